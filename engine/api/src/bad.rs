@@ -1,0 +1,140 @@
+//! Bad rows: what could not be used, why, and where it came from.
+
+use crate::{EventTime, SplitId};
+use arrow::array::{ArrayRef, BinaryArray, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, LazyLock};
+
+/// What a source or stage does with a bad row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum OnBadData {
+    /// End the run with a `Data` error that names the row.
+    #[default]
+    Fail,
+    /// Count it and go on.
+    Drop,
+    /// Write it to the dead-letter dataset, inside the epoch.
+    DeadLetter,
+    /// Keep the row with nulls and its text in `_rescued_data`.
+    Rescue,
+}
+
+/// Why a row is bad; the label of its counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BadReason {
+    /// The message could not be read in its format.
+    Malformed,
+    /// A value does not fit its column's type.
+    TypeMismatch,
+    /// A value is missing where the schema forbids null.
+    MissingValue,
+    /// Larger than the limit for one record.
+    TooLarge,
+    /// An expression failed on it: overflow, division by zero, a cast.
+    Expression,
+    /// A plugin rejected it.
+    Plugin,
+    /// A plugin trapped on it, alone, twice.
+    PluginTrap,
+    /// An aggregate's result does not fit its type.
+    Overflow,
+    /// A sink refused it.
+    Sink,
+    /// Its time lies too far in the future.
+    FutureTime,
+}
+
+impl BadReason {
+    /// The stable label.
+    pub fn label(self) -> &'static str {
+        match self {
+            BadReason::Malformed => "malformed",
+            BadReason::TypeMismatch => "type_mismatch",
+            BadReason::MissingValue => "missing_value",
+            BadReason::TooLarge => "too_large",
+            BadReason::Expression => "expression",
+            BadReason::Plugin => "plugin",
+            BadReason::PluginTrap => "plugin_trap",
+            BadReason::Overflow => "overflow",
+            BadReason::Sink => "sink",
+            BadReason::FutureTime => "future_time",
+        }
+    }
+}
+
+/// One bad row. The finder fills in what it knows; the task adds stage, source and split.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BadRow {
+    /// Why.
+    pub reason: BadReason,
+    /// The step that found it, such as `2:applyExpression`; `None` at a source.
+    pub step: Option<String>,
+    /// What is wrong, for a person.
+    pub message: String,
+    /// The row as it came: the message's bytes at a source, the row as JSON in a step.
+    pub raw: Vec<u8>,
+    /// Where the row is in its split, as the source prints it.
+    pub position: Option<String>,
+    /// The split it came from.
+    pub split: Option<SplitId>,
+    /// Its event time, if it could be read.
+    pub event_time: Option<EventTime>,
+}
+
+impl BadRow {
+    /// A bad row with its reason, message and text.
+    pub fn new(reason: BadReason, message: impl Into<String>, raw: impl Into<Vec<u8>>) -> Self {
+        BadRow { reason, step: None, message: message.into(), raw: raw.into(), position: None, split: None, event_time: None }
+    }
+
+    /// Sets where in its split the row is.
+    #[must_use]
+    pub fn at(mut self, position: impl Into<String>) -> Self {
+        self.position = Some(position.into());
+        self
+    }
+
+    /// Sets the step that found it.
+    #[must_use]
+    pub fn in_step(mut self, step: impl Into<String>) -> Self {
+        self.step = Some(step.into());
+        self
+    }
+}
+
+/// The schema of a dead-letter dataset.
+pub fn dead_letter_schema() -> SchemaRef {
+    static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
+        Arc::new(Schema::new(vec![
+            Field::new("reason", DataType::Utf8, false),
+            Field::new("stage", DataType::Utf8, true),
+            Field::new("step", DataType::Utf8, true),
+            Field::new("message", DataType::Utf8, false),
+            Field::new("source", DataType::Utf8, true),
+            Field::new("split", DataType::Utf8, true),
+            Field::new("position", DataType::Utf8, true),
+            Field::new("raw", DataType::Binary, true),
+            Field::new("eventTime", DataType::Timestamp(TimeUnit::Microsecond, None), true),
+        ]))
+    });
+    Arc::clone(&SCHEMA)
+}
+
+/// The rows of a dead-letter dataset. `stage` and `source` name the task that found them.
+pub fn dead_letters(rows: &[BadRow], stage: Option<&str>, source: Option<&str>) -> RecordBatch {
+    let text = |value: &dyn Fn(&BadRow) -> Option<String>| -> ArrayRef { Arc::new(rows.iter().map(value).collect::<StringArray>()) };
+    let columns: Vec<ArrayRef> = vec![
+        text(&|row| Some(row.reason.label().to_string())),
+        text(&|_| stage.map(str::to_string)),
+        text(&|row| row.step.clone()),
+        text(&|row| Some(row.message.clone())),
+        text(&|_| source.map(str::to_string)),
+        text(&|row| row.split.as_ref().map(|split| split.as_str().to_string())),
+        text(&|row| row.position.clone()),
+        Arc::new(rows.iter().map(|row| Some(row.raw.as_slice())).collect::<BinaryArray>()),
+        Arc::new(rows.iter().map(|row| row.event_time.map(|at| at.0)).collect::<TimestampMicrosecondArray>()),
+    ];
+    RecordBatch::try_new(dead_letter_schema(), columns).expect("the columns follow the schema above")
+}

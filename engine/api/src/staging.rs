@@ -1,0 +1,26 @@
+//! Durable scratch space beside the epochs, for sinks that must hold rows until their commit.
+
+use crate::Result;
+use std::fmt;
+
+/// Objects that outlive the process. Keys are chosen by the sink and made unique by the engine per sink; a `put` that
+/// returned is durable. Implementations are shared by all tasks of a sink and used from any thread.
+pub trait Staging: Send + Sync + fmt::Debug {
+    /// Writes an object, replacing one of the same key.
+    ///
+    /// # Errors
+    /// `External` if the store did not confirm.
+    fn put(&self, key: &str, bytes: &[u8]) -> Result<()>;
+
+    /// Reads an object; `None` if there is none.
+    ///
+    /// # Errors
+    /// `External` if the store could not be asked.
+    fn get(&self, key: &str) -> Result<Option<Vec<u8>>>;
+
+    /// Removes an object; removing none is no error.
+    ///
+    /// # Errors
+    /// `External` if the store did not confirm.
+    fn delete(&self, key: &str) -> Result<()>;
+}

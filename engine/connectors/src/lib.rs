@@ -1,0 +1,1 @@
+//! Native connectors and the decoders and encoders they share.

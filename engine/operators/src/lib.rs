@@ -1,0 +1,1 @@
+//! Inline steps and stateful operators.

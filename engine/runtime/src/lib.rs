@@ -1,0 +1,1 @@
+//! The runtime: tasks, edges, exchange, alignment, watermarks, coordinator, thread driver and simulator.

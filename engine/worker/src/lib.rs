@@ -1,0 +1,1 @@
+//! Tidegate, a streaming dataflow engine whose connectors and transforms are WebAssembly components.

@@ -1,0 +1,1 @@
+//! The conformance kit: contract tests that native connectors and components both pass.
