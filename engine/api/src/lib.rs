@@ -9,6 +9,7 @@
 
 pub mod bad;
 pub mod clock;
+pub mod config;
 pub mod counter;
 pub mod error;
 pub mod event;
@@ -25,6 +26,7 @@ pub mod state;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 pub mod time;
+pub mod types;
 pub mod wake;
 
 pub use bad::{BadReason, BadRow, OnBadData};
