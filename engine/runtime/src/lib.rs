@@ -1,1 +1,3 @@
 //! The runtime: tasks, edges, exchange, alignment, watermarks, coordinator, thread driver and simulator.
+
+pub mod graph;
