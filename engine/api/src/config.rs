@@ -3,6 +3,7 @@
 //! [`Options`] is used by steps, connectors, plugins and settings alike, so that `windowMs = 1000` and `window = "1s"`, sizes
 //! and unknown keys mean the same everywhere.
 
+use crate::Error;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -44,6 +45,38 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.path.is_empty() { f.write_str(&self.message) } else { write!(f, "{}: {}", self.path.join("."), self.message) }
+    }
+}
+
+/// Several mistakes at once, as the cause of a `Config` error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "\n" };
+            write!(f, "{separator}{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}
+
+impl From<Vec<Problem>> for Error {
+    fn from(problems: Vec<Problem>) -> Self {
+        let count = problems.len();
+        let message = if count == 1 { "a mistake in the configuration".to_string() } else { format!("{count} mistakes in the configuration") };
+        Error::config(message).caused_by(Problems(problems))
+    }
+}
+
+/// The mistakes that an error carries, each with its path; an error without any is one mistake of the whole.
+pub fn problems_of(error: &Error) -> Vec<Problem> {
+    match error.cause().and_then(|cause| cause.downcast_ref::<Problems>()) {
+        Some(Problems(problems)) => problems.clone(),
+        None => vec![Problem::whole(error.to_string())],
     }
 }
 
