@@ -1,1 +1,18 @@
-//! Native connectors and the decoders and encoders they share.
+//! The native connectors, and the decoders and encoders they share.
+//!
+//! A connector turns options of a pipeline file into an [`InlineSource`](tidegate_api::InlineSource) or an
+//! [`OutputSink`](tidegate_api::OutputSink). [`source`] and [`sink`] do that by name; [`CONNECTORS`] describes every
+//! connector and option, and `docs/connectors.md` is made from it. A new connector is a folder here, a line of that list, and a test.
+//!
+//! [`decode`] turns bytes into batches and bad rows, [`encode`] batches into bytes; neither knows where the bytes come from or go to.
+
+pub mod blackhole;
+pub mod decode;
+pub mod encode;
+pub mod files;
+pub mod nexmark;
+pub mod page;
+mod registry;
+pub mod stdout;
+
+pub use registry::{CONNECTORS, ConnectorCtx, ConnectorDef, OptionDef, SinkDef, SourceDef, sink, source};

@@ -1,0 +1,117 @@
+//! The list of connectors, and how one is made by name.
+
+use crate::stdout::StdoutTarget;
+use crate::{blackhole, files, nexmark, stdout};
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tidegate_api::config::Problem;
+use tidegate_api::nearest::hint;
+use tidegate_api::{InlineSource, OutputSink};
+
+/// What a connector is made with, beside its options.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ConnectorCtx {
+    /// What relative paths are relative to: the folder of the pipeline file.
+    pub base_dir: PathBuf,
+    /// The dataset's name, for messages.
+    pub dataset: String,
+    /// Where the `stdout` sink writes; the process's standard output unless a host puts something else here.
+    pub stdout: StdoutTarget,
+}
+
+impl ConnectorCtx {
+    /// The context of one dataset.
+    pub fn new(base_dir: impl Into<PathBuf>, dataset: impl Into<String>) -> Self {
+        ConnectorCtx { base_dir: base_dir.into(), dataset: dataset.into(), stdout: StdoutTarget::process() }
+    }
+
+    /// Sends what `stdout` sinks write somewhere else.
+    #[must_use]
+    pub fn with_stdout(mut self, stdout: StdoutTarget) -> Self {
+        self.stdout = stdout;
+        self
+    }
+}
+
+/// One option, for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OptionDef {
+    /// Its key.
+    pub name: &'static str,
+    /// The kind of value, such as `integer` or `json | csv`.
+    pub kind: &'static str,
+    /// What holds without it; empty if it must be there.
+    pub default: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+}
+
+/// The reading half of a connector.
+pub struct SourceDef {
+    /// Its options.
+    pub options: &'static [OptionDef],
+    /// Makes it.
+    pub build: fn(&Map<String, Value>, &ConnectorCtx) -> Result<Arc<dyn InlineSource>, Vec<Problem>>,
+}
+
+/// The writing half of a connector.
+pub struct SinkDef {
+    /// Its options.
+    pub options: &'static [OptionDef],
+    /// What it promises, in a phrase.
+    pub guarantee: &'static str,
+    /// Makes it.
+    pub build: fn(&Map<String, Value>, &ConnectorCtx) -> Result<Arc<dyn OutputSink>, Vec<Problem>>,
+}
+
+/// One connector.
+pub struct ConnectorDef {
+    /// Its name in pipeline files.
+    pub name: &'static str,
+    /// What it is.
+    pub doc: &'static str,
+    /// Its reading half.
+    pub source: Option<SourceDef>,
+    /// Its writing half.
+    pub sink: Option<SinkDef>,
+}
+
+/// Every native connector.
+pub const CONNECTORS: &[&ConnectorDef] = &[&files::CONNECTOR, &stdout::CONNECTOR, &blackhole::CONNECTOR, &nexmark::CONNECTOR];
+
+/// Makes the source `connector` from its options.
+///
+/// # Errors
+/// Every mistake in the options, each at its key; an unknown connector, or one that does not read, with the nearest that does.
+pub fn source(connector: &str, options: &Map<String, Value>, cx: &ConnectorCtx) -> Result<Arc<dyn InlineSource>, Vec<Problem>> {
+    match find(connector).map(|found| found.source.as_ref()) {
+        Some(Some(found)) => (found.build)(options, cx),
+        Some(None) => Err(vec![Problem::at("connector", format!("`{connector}` cannot be read, it only writes"))]),
+        None => Err(vec![unknown(connector, "connector", |found| found.source.is_some())]),
+    }
+}
+
+/// Makes the sink `connector` from its options.
+///
+/// # Errors
+/// Every mistake in the options, each at its key; an unknown connector, or one that does not write, with the nearest that does.
+pub fn sink(connector: &str, options: &Map<String, Value>, cx: &ConnectorCtx) -> Result<Arc<dyn OutputSink>, Vec<Problem>> {
+    match find(connector).map(|found| found.sink.as_ref()) {
+        Some(Some(found)) => (found.build)(options, cx),
+        Some(None) => Err(vec![Problem::at("sink", format!("`{connector}` cannot be written to, it only reads"))]),
+        None => Err(vec![unknown(connector, "sink", |found| found.sink.is_some())]),
+    }
+}
+
+/// The connector of a name; `file` and `arrow` are older names of `files`.
+fn find(name: &str) -> Option<&'static ConnectorDef> {
+    let name = if matches!(name, "file" | "arrow") { "files" } else { name };
+    CONNECTORS.iter().copied().find(|connector| connector.name == name)
+}
+
+fn unknown(name: &str, key: &str, fits: impl Fn(&ConnectorDef) -> bool) -> Problem {
+    let known = CONNECTORS.iter().filter(|connector| fits(connector)).map(|connector| connector.name);
+    Problem::at(key, format!("unknown connector `{name}`{}", hint(name, known)))
+}
