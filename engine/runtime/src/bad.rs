@@ -1,0 +1,116 @@
+//! What a task does with a bad row: fail with its place, count and drop, or send it on as a dead letter.
+
+use crate::metrics::BadCounts;
+use crate::output::Outputs;
+use tidegate_api::{BadRow, Error, OnBadData, Position, Result, SplitId, bad};
+
+/// Where the rows in hand came from, as far as the task knows.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Origin<'a> {
+    /// The dataset that is being read.
+    pub(crate) source: Option<&'a str>,
+    /// The split that is being read.
+    pub(crate) split: Option<&'a SplitId>,
+    /// Where the split goes on behind the rows in hand.
+    pub(crate) position: Option<&'a Position>,
+}
+
+/// Who found the row.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Finder<'a> {
+    /// The stage.
+    pub(crate) stage: Option<&'a str>,
+    /// The step's label.
+    pub(crate) step: Option<&'a str>,
+}
+
+/// Reports bad rows under one policy.
+pub(crate) struct BadRows {
+    route: Option<usize>,
+}
+
+impl BadRows {
+    /// Dead letters go to this output edge.
+    pub(crate) fn new(route: Option<usize>) -> Self {
+        BadRows { route }
+    }
+
+    /// Counts the rows and does with them what the policy says.
+    pub(crate) fn report(
+        &self,
+        mut rows: Vec<BadRow>,
+        policy: OnBadData,
+        finder: Finder<'_>,
+        origin: Origin<'_>,
+        counts: &BadCounts,
+        outputs: &mut Outputs,
+    ) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        counts.add(&rows);
+        for row in &mut rows {
+            row.step = row.step.take().or_else(|| finder.step.map(str::to_string));
+            row.split = row.split.take().or_else(|| origin.split.cloned());
+            row.position = row.position.take().or_else(|| origin.position.map(|position| format!("before {position}")));
+        }
+        match policy {
+            OnBadData::Drop => Ok(()),
+            OnBadData::DeadLetter => match self.route {
+                Some(edge) => outputs.push(edge, bad::dead_letters(&rows, finder.stage, origin.source)),
+                None => Err(Error::internal("a bad row has no edge to its dead letters")),
+            },
+            // What a decoder could rescue it has rescued; a row it still reports has no columns to be kept in.
+            OnBadData::Fail | OnBadData::Rescue => Err(describe(&rows[0], finder, origin)),
+        }
+    }
+}
+
+fn describe(row: &BadRow, finder: Finder<'_>, origin: Origin<'_>) -> Error {
+    const SHOWN: usize = 200;
+    let raw = String::from_utf8_lossy(&row.raw);
+    let shown: String = raw.chars().take(SHOWN).collect();
+    let more = if raw.chars().nth(SHOWN).is_some() { "…" } else { "" };
+    let mut error = Error::data(format!(
+        "bad row ({}): {} in `{shown}{more}`; `onBadData` can drop such rows or send them to a dead-letter dataset",
+        row.reason.label(),
+        row.message
+    ));
+    if let Some(position) = &row.position {
+        error = error.context(format!("position `{position}`"));
+    }
+    if let Some(split) = &row.split {
+        error = error.context(format!("split `{split}`"));
+    }
+    if let Some(source) = origin.source {
+        error = error.context(format!("source `{source}`"));
+    }
+    if let Some(step) = &row.step {
+        error = error.context(format!("step `{step}`"));
+    }
+    if let Some(stage) = finder.stage {
+        error = error.context(format!("stage `{stage}`"));
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_api::BadReason;
+
+    #[test]
+    fn a_failing_row_is_named_with_stage_step_and_position() {
+        let bad = BadRows::new(None);
+        let split = SplitId::new("a.csv");
+        let origin = Origin { source: Some("orders"), split: Some(&split), position: Some(&Position::number(7)) };
+        let finder = Finder { stage: Some("clean"), step: Some("2:cast") };
+        let row = BadRow::new(BadReason::Expression, "`x` is no number", "{\"n\":\"x\"}");
+        let mut outputs = Outputs::new(Vec::new(), 1, 1);
+        let error = bad.report(vec![row], OnBadData::Fail, finder, origin, &BadCounts::default(), &mut outputs).unwrap_err();
+        let text = error.to_string();
+        for part in ["stage `clean`", "step `2:cast`", "source `orders`", "split `a.csv`", "before 7", "`x` is no number", "expression"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}

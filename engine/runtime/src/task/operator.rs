@@ -1,0 +1,240 @@
+//! Runs a stateful operator: aligns its inputs, gives it rows and time in portions, and takes its state at barriers.
+
+use super::late::marked;
+use super::{Report, Seat, Task, Turn};
+use crate::bad::{BadRows, Finder, Origin};
+use crate::chain::{Chain, Way};
+use crate::graph::OperatorNode;
+use crate::input::{Incoming, Inputs};
+use crate::metrics::NodeMeters;
+use crate::output::Outputs;
+use arrow::array::RecordBatch;
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate_api::{
+    BadReason, Barrier, BarrierKind, Error, EventTime, Flow, Operator, OperatorCtx, Output, RestoredPiece, Result, ResultExt, Watermark,
+};
+use tidegate_epochs::{TaskSnapshot, name_pieces};
+
+/// Events taken in one step at most, so that commands and output get their turn.
+const EVENTS: usize = 8;
+/// How often an operator without input is asked whether the clock has made something due.
+const HEARTBEAT: Duration = Duration::from_millis(100);
+
+/// Reads the state of one task back; runs on the task's thread.
+pub(crate) type Restore = Box<dyn FnOnce() -> Result<Vec<RestoredPiece>> + Send>;
+
+/// What an operator task is made of.
+pub(crate) struct OperatorParts {
+    pub(crate) seat: Seat,
+    pub(crate) node: OperatorNode,
+    pub(crate) ctx: OperatorCtx,
+    /// `None` when there is no state to restore.
+    pub(crate) restore: Option<Restore>,
+    pub(crate) inputs: Inputs,
+    pub(crate) chain: Chain,
+    pub(crate) late: Option<Chain>,
+    pub(crate) bad: BadRows,
+    pub(crate) outputs: Outputs,
+    pub(crate) meters: Arc<NodeMeters>,
+    /// The value of `now()` in the first epoch.
+    pub(crate) now: EventTime,
+}
+
+/// See the module's documentation.
+pub(crate) struct OperatorTask {
+    parts: OperatorParts,
+    operator: Option<Box<dyn Operator>>,
+    work: Work,
+    scratch: Output,
+}
+
+/// What must be finished before the inputs are read again.
+#[derive(Debug, Clone, Copy)]
+enum Work {
+    None,
+    /// Tell the operator that time has come so far.
+    Advance(EventTime),
+    /// What the clock made due, before this barrier.
+    Timers(Barrier),
+    /// Everything that is left, before this barrier.
+    Drain(Barrier),
+    /// Take the state and send this barrier on.
+    Seal(Barrier),
+    /// The end was sent.
+    Ended,
+}
+
+impl OperatorTask {
+    pub(crate) fn new(parts: OperatorParts) -> Self {
+        OperatorTask { parts, operator: None, work: Work::None, scratch: Output::default() }
+    }
+
+    fn open(&mut self) -> Result<Turn> {
+        let mut operator = self.parts.node.factory.open(self.parts.ctx.clone())?;
+        if let Some(restore) = self.parts.restore.take() {
+            let pieces = restore().context(|| "reading its state".to_string())?;
+            operator.restore(pieces).context(|| "restoring its state".to_string())?;
+        }
+        self.operator = Some(operator);
+        self.parts.seat.report(Report::Opened);
+        Ok(Turn::Progress)
+    }
+
+    fn read(&mut self) -> Result<Turn> {
+        for event in 0..EVENTS {
+            let Some(incoming) = self.parts.inputs.read()? else {
+                return if event == 0 { self.rest() } else { Ok(Turn::Progress) };
+            };
+            match incoming {
+                Incoming::Nothing => {}
+                Incoming::Batch(input, batch) => self.on_batch(input, batch)?,
+                Incoming::Watermark(Watermark::Idle) => self.parts.outputs.watermark(Watermark::Idle),
+                Incoming::Watermark(Watermark::At(at)) => {
+                    self.parts.meters.watermarks[self.parts.seat.task].set(Watermark::At(at));
+                    self.work = Work::Advance(at);
+                    break;
+                }
+                Incoming::Barrier(barrier) => {
+                    self.work = Work::Timers(barrier);
+                    break;
+                }
+                Incoming::End => {
+                    self.end()?;
+                    break;
+                }
+            }
+            if !self.parts.outputs.flush()? {
+                break;
+            }
+        }
+        Ok(Turn::Progress)
+    }
+
+    fn on_batch(&mut self, input: usize, batch: RecordBatch) -> Result<()> {
+        let rows = batch.num_rows() as u64;
+        let Some(operator) = &mut self.operator else { return Err(Error::internal("the operator is not open")) };
+        operator.on_batch(input, batch, &mut self.scratch)?;
+        let counters = &self.parts.meters.counters;
+        counters.rows_in.add(rows);
+        let late: usize = self.scratch.late.iter().map(RecordBatch::num_rows).sum();
+        let bad_input = self.scratch.bad.iter().filter(|row| row.reason != BadReason::Overflow).count();
+        let left_out = late as u64 + bad_input as u64 + self.scratch.filtered;
+        let absorbed = rows.checked_sub(left_out);
+        let absorbed = absorbed.ok_or_else(|| Error::internal(format!("{left_out} of {rows} rows were left out: the operator miscounts")))?;
+        counters.absorbed.add(absorbed);
+        self.deliver()
+    }
+
+    /// Sends on what the operator has put into the scratch output.
+    fn deliver(&mut self) -> Result<()> {
+        let OperatorParts { node, chain, late, bad, outputs, meters, inputs, now, .. } = &mut self.parts;
+        let counters = &meters.counters;
+        counters.filtered.add(std::mem::take(&mut self.scratch.filtered));
+        counters.late_windows.add(std::mem::take(&mut self.scratch.late_windows));
+        let mut way = Way { outputs, bad, origin: Origin::default(), now: *now };
+        if !self.scratch.bad.is_empty() {
+            let rows = std::mem::take(&mut self.scratch.bad);
+            counters.bad_output.add(rows.iter().filter(|row| row.reason == BadReason::Overflow).count() as u64);
+            let finder = Finder { stage: Some(&node.stage), step: Some(&node.label) };
+            bad.report(rows, node.on_bad, finder, Origin::default(), &counters.bad, way.outputs)?;
+        }
+        for rows in self.scratch.late.drain(..) {
+            counters.late.add(rows.num_rows() as u64);
+            if let Some(late) = late {
+                late.run(marked(&rows, &node.stage, Some(inputs.reached()))?, &mut way)?;
+            }
+        }
+        for rows in self.scratch.batches.drain(..) {
+            counters.rows_out.add(rows.num_rows() as u64);
+            chain.run(rows, &mut way)?;
+        }
+        Ok(())
+    }
+
+    /// One portion of what is under way.
+    fn work(&mut self) -> Result<()> {
+        let Some(operator) = &mut self.operator else { return Err(Error::internal("the operator is not open")) };
+        let (flow, next) = match self.work {
+            Work::None | Work::Ended => return Ok(()),
+            Work::Advance(at) => (operator.on_watermark(at, &mut self.scratch)?, Work::None),
+            Work::Timers(barrier) => {
+                let next = match barrier.kind {
+                    BarrierKind::Drain => Work::Drain(barrier),
+                    BarrierKind::Checkpoint | BarrierKind::Suspend => Work::Seal(barrier),
+                };
+                (operator.on_time(&mut self.scratch)?, next)
+            }
+            Work::Drain(barrier) => (operator.on_drain(&mut self.scratch)?, Work::Seal(barrier)),
+            Work::Seal(barrier) => return self.seal(barrier),
+        };
+        self.deliver()?;
+        match flow {
+            Flow::More => Ok(()),
+            Flow::Done => {
+                if let (Work::Advance(at), Some(operator)) = (self.work, &self.operator) {
+                    self.parts.outputs.watermark(Watermark::At(operator.output_watermark(at)));
+                }
+                self.work = next;
+                Ok(())
+            }
+        }
+    }
+
+    fn seal(&mut self, barrier: Barrier) -> Result<()> {
+        let Some(operator) = &mut self.operator else { return Err(Error::internal("the operator is not open")) };
+        let seat = &self.parts.seat;
+        let pieces = operator.snapshot(barrier.epoch)?;
+        let (state, ids) = name_pieces(self.parts.ctx.run.generation, barrier.epoch, &seat.node, seat.task as u32, pieces);
+        operator.pieces_named(barrier.epoch, ids);
+        let snapshot = TaskSnapshot { states: vec![state], ..TaskSnapshot::default() };
+        self.parts.outputs.barrier(barrier)?;
+        seat.report(Report::Acknowledged { epoch: barrier.epoch, snapshot: Box::new(snapshot) });
+        self.parts.now = barrier.now;
+        self.work = Work::None;
+        if self.parts.inputs.release() {
+            self.end()?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.work = Work::Ended;
+        self.parts.outputs.end()
+    }
+
+    fn rest(&mut self) -> Result<Turn> {
+        let Some(operator) = &mut self.operator else { return Err(Error::internal("the operator is not open")) };
+        let flow = operator.on_time(&mut self.scratch)?;
+        let made = !self.scratch.batches.is_empty() || !self.scratch.bad.is_empty();
+        self.deliver()?;
+        if made || flow == Flow::More {
+            return Ok(Turn::Progress);
+        }
+        self.parts.outputs.settle()?;
+        if self.parts.outputs.flush()? {
+            Ok(Turn::Starved { until: Some(self.parts.seat.clock.monotonic().saturating_add(HEARTBEAT)) })
+        } else {
+            Ok(Turn::Backpressured)
+        }
+    }
+}
+
+impl Task for OperatorTask {
+    fn step(&mut self) -> Result<Turn> {
+        if self.operator.is_none() {
+            return self.open();
+        }
+        if !self.parts.outputs.flush()? {
+            return Ok(Turn::Backpressured);
+        }
+        match self.work {
+            Work::None => self.read(),
+            Work::Ended => Ok(Turn::Done),
+            Work::Advance(_) | Work::Timers(_) | Work::Drain(_) | Work::Seal(_) => {
+                self.work()?;
+                Ok(Turn::Progress)
+            }
+        }
+    }
+}

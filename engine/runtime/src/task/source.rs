@@ -1,0 +1,345 @@
+//! Reads the splits of one source task, sends their rows through the chain, and answers barriers with positions.
+
+mod prepare;
+
+use self::prepare::{survey, with_keys};
+use super::late::marked;
+use super::retry::Retries;
+use super::{Command, Report, Seat, Task, Turn};
+use crate::bad::{BadRows, Finder, Origin};
+use crate::chain::{Chain, Way};
+use crate::graph::SourceNode;
+use crate::metrics::NodeMeters;
+use crate::output::Outputs;
+use crate::watermark::SourceTime;
+use arrow::compute::{filter_record_batch, not};
+use crossbeam_channel::Receiver;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate_api::{
+    Barrier, BarrierKind, Chunk, Error, ErrorKind, EventTime, PollRequest, Polled, Position, Result, ResultExt, SourceCtx, SourceReader,
+    Split, SplitId, SplitState,
+};
+use tidegate_epochs::manifest::SplitStatus;
+use tidegate_epochs::{SplitProgress, TaskSnapshot};
+
+/// How long a poll may wait for the outside after one that brought nothing. A barrier waits as long at most.
+const LINGER: Duration = Duration::from_millis(10);
+
+/// What a source task is made of.
+pub(crate) struct SourceParts {
+    pub(crate) seat: Seat,
+    pub(crate) node: SourceNode,
+    /// With the splits of this task in `start`.
+    pub(crate) ctx: SourceCtx,
+    /// The largest event time of each split so far.
+    pub(crate) seen: BTreeMap<SplitId, EventTime>,
+    pub(crate) commands: Receiver<Command>,
+    pub(crate) chain: Chain,
+    pub(crate) late: Option<Chain>,
+    pub(crate) bad: BadRows,
+    pub(crate) outputs: Outputs,
+    pub(crate) meters: Arc<NodeMeters>,
+    pub(crate) poll: PollRequest,
+    /// The value of `now()` in the first epoch.
+    pub(crate) now: EventTime,
+    /// A planted bug: positions run ahead of the rows sent.
+    #[cfg(feature = "testkit")]
+    pub(crate) position_runs_ahead: bool,
+}
+
+#[derive(Debug)]
+struct SplitAt {
+    id: SplitId,
+    position: Option<Position>,
+    status: SplitStatus,
+}
+
+/// See the module's documentation.
+pub(crate) struct SourceTask {
+    parts: SourceParts,
+    reader: Option<Box<dyn SourceReader>>,
+    splits: Vec<SplitAt>,
+    time: SourceTime,
+    phase: Phase,
+    complete: bool,
+    ended: bool,
+    retries: Retries,
+    /// The source said there is nothing before this.
+    retry_at: Option<Duration>,
+    /// Since when the task has waited for the outside and for nothing else.
+    quiet_since: Option<Duration>,
+    linger: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Not every task is open yet.
+    Waiting,
+    Reading,
+    /// The last barrier has left; nothing is emitted any more.
+    Sealed,
+    /// The end was sent.
+    Ended,
+}
+
+impl SourceTask {
+    pub(crate) fn new(parts: SourceParts) -> Self {
+        let time = SourceTime::new(parts.node.time.clone());
+        let mut task = SourceTask {
+            parts,
+            reader: None,
+            splits: Vec::new(),
+            time,
+            phase: Phase::Waiting,
+            complete: false,
+            ended: false,
+            retries: Retries::default(),
+            retry_at: None,
+            quiet_since: None,
+            linger: false,
+        };
+        let start = task.parts.ctx.start.clone();
+        task.know(&start);
+        task
+    }
+
+    fn know(&mut self, splits: &[Split]) {
+        for split in splits {
+            self.splits.push(SplitAt { id: split.id.clone(), position: split.position.clone(), status: SplitStatus::Reading });
+            self.time.add(split.id.clone(), self.parts.seen.get(&split.id).copied());
+        }
+    }
+
+    fn open(&mut self) -> Result<Turn> {
+        self.reader = Some(self.parts.node.source.open(self.parts.ctx.clone())?);
+        self.parts.seat.report(Report::Opened);
+        Ok(Turn::Progress)
+    }
+
+    fn take_commands(&mut self) -> Result<()> {
+        while let Ok(command) = self.parts.commands.try_recv() {
+            match command {
+                Command::Start => self.phase = Phase::Reading,
+                Command::Barrier(barrier) => self.on_barrier(barrier)?,
+                Command::Assign(splits) => {
+                    self.know(&splits);
+                    self.reader()?.assign(splits)?;
+                    self.retry_at = None;
+                }
+                Command::Complete => {
+                    self.complete = true;
+                    self.time.complete();
+                }
+                Command::Committed(positions) => {
+                    if let Err(error) = self.reader()?.committed(&positions) {
+                        // The next epoch says it again, with later positions.
+                        match error.kind() {
+                            ErrorKind::External { .. } => tracing::warn!(%error, task = self.parts.seat.name, "acknowledging rows failed"),
+                            ErrorKind::Config
+                            | ErrorKind::Data
+                            | ErrorKind::Fenced
+                            | ErrorKind::Limit
+                            | ErrorKind::Internal => return Err(error),
+                        }
+                    }
+                }
+                Command::End => {
+                    self.phase = Phase::Ended;
+                    self.parts.outputs.end()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn reader(&mut self) -> Result<&mut Box<dyn SourceReader>> {
+        self.reader.as_mut().ok_or_else(|| Error::internal("the reader is not open"))
+    }
+
+    /// Everything sent before the barrier belongs to its epoch, whether or not it has left this task: positions are those of now.
+    fn on_barrier(&mut self, barrier: Barrier) -> Result<()> {
+        #[cfg(feature = "testkit")]
+        let ahead = self.run_ahead()?;
+        let snapshot = self.snapshot();
+        self.parts.outputs.barrier(barrier)?;
+        self.parts.seat.report(Report::Acknowledged { epoch: barrier.epoch, snapshot: Box::new(snapshot) });
+        self.parts.now = barrier.now;
+        match barrier.kind {
+            BarrierKind::Checkpoint => {}
+            BarrierKind::Drain | BarrierKind::Suspend => self.phase = Phase::Sealed,
+        }
+        #[cfg(feature = "testkit")]
+        if let Some(polled) = ahead {
+            self.take(polled)?;
+        }
+        Ok(())
+    }
+
+    /// The planted bug: reads the next rows before the barrier and sends them behind it.
+    #[cfg(feature = "testkit")]
+    fn run_ahead(&mut self) -> Result<Option<Polled>> {
+        if !self.parts.position_runs_ahead || self.phase != Phase::Reading || self.all_finished() {
+            return Ok(None);
+        }
+        let request = self.parts.poll;
+        let polled = self.reader()?.poll(request)?;
+        for chunk in &polled.chunks {
+            if let Some(split) = self.splits.iter_mut().find(|split| split.id == chunk.split) {
+                split.position = Some(chunk.position.clone());
+            }
+        }
+        Ok(Some(polled))
+    }
+
+    fn snapshot(&self) -> TaskSnapshot {
+        let splits = self.splits.iter().map(|split| SplitProgress {
+            id: split.id.clone(),
+            position: split.position.clone(),
+            max_event_time: self.time.seen(&split.id),
+            status: split.status,
+        });
+        TaskSnapshot { splits: BTreeMap::from([(self.parts.seat.node.clone(), splits.collect())]), ..TaskSnapshot::default() }
+    }
+
+    fn all_finished(&self) -> bool {
+        self.splits.iter().all(|split| split.status == SplitStatus::Finished)
+    }
+
+    fn read(&mut self) -> Result<Turn> {
+        if self.all_finished() {
+            self.promise();
+            if self.complete && !self.ended {
+                self.ended = true;
+                self.parts.seat.report(Report::SourceEnded);
+            }
+            return self.rest(None);
+        }
+        let before = self.parts.seat.clock.monotonic();
+        if let Some(since) = self.quiet_since.take() {
+            self.time.on_quiet(before.saturating_sub(since));
+        }
+        let waits = self.retries.wait(before).or(self.retry_at.filter(|at| *at > before));
+        if let Some(at) = waits {
+            self.promise();
+            self.quiet_since = Some(before);
+            let idle_at = self.time.next_idle().map(|idle| before.saturating_add(idle));
+            return self.rest(Some(idle_at.map_or(at, |idle| idle.min(at))));
+        }
+        if self.linger {
+            // Before waiting for the outside nothing of ours may wait.
+            self.parts.outputs.settle()?;
+            self.parts.outputs.flush()?;
+        }
+        let wait = if self.linger { LINGER } else { Duration::ZERO };
+        let request = PollRequest { wait, ..self.parts.poll };
+        let polled = match self.reader()?.poll(request) {
+            Ok(polled) => polled,
+            Err(error) => {
+                self.retries.failed(error, before, &self.parts.seat.name)?;
+                return Ok(Turn::Progress);
+            }
+        };
+        self.retries.succeeded();
+        let after = self.parts.seat.clock.monotonic();
+        let retry_after = polled.retry_after;
+        let nothing = polled.chunks.iter().all(|chunk| chunk.rows.num_rows() == 0 && chunk.filtered == 0 && chunk.bad.is_empty());
+        let news = !polled.states.is_empty() || !polled.chunks.is_empty();
+        self.take(polled)?;
+        self.retry_at = retry_after.map(|wait| after.saturating_add(wait));
+        if self.linger && nothing && retry_after.is_none() {
+            // A source that does not use the wait it is granted is not asked in a busy loop.
+            self.retry_at = Some(before.saturating_add(LINGER));
+        }
+        self.linger = nothing && !news;
+        if nothing {
+            // A poll may take long for reasons of its own; only the wait that it was granted counts.
+            self.time.on_quiet(after.saturating_sub(before).min(wait));
+            self.quiet_since = Some(after);
+        }
+        self.promise();
+        self.parts.outputs.flush()?;
+        Ok(Turn::Progress)
+    }
+
+    /// Nothing to do for now.
+    fn rest(&mut self, until: Option<Duration>) -> Result<Turn> {
+        self.parts.outputs.settle()?;
+        if self.parts.outputs.flush()? { Ok(Turn::Starved { until }) } else { Ok(Turn::Backpressured) }
+    }
+
+    fn promise(&mut self) {
+        let watermark = self.time.watermark();
+        self.parts.meters.watermarks[self.parts.seat.task].set(watermark);
+        self.parts.outputs.watermark(watermark);
+    }
+
+    fn take(&mut self, polled: Polled) -> Result<()> {
+        for chunk in polled.chunks {
+            let split = chunk.split.clone();
+            self.take_chunk(chunk).context(|| format!("split `{split}`"))?;
+        }
+        for (id, state) in polled.states {
+            self.time.on_state(&id, state);
+            if state == SplitState::Finished
+                && let Some(split) = self.splits.iter_mut().find(|split| split.id == id)
+            {
+                split.status = SplitStatus::Finished;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_chunk(&mut self, chunk: Chunk) -> Result<()> {
+        let known = self.splits.iter().position(|split| split.id == chunk.split && split.status == SplitStatus::Reading);
+        let Some(at) = known else {
+            return Err(Error::internal(format!("source `{}` handed over rows of a split that is not being read", self.parts.node.dataset)));
+        };
+        let counters = self.parts.meters.counters.clone();
+        counters.rows_in.add(chunk.rows.num_rows() as u64 + chunk.filtered + chunk.bad.len() as u64);
+        counters.filtered.add(chunk.filtered);
+        let origin =
+            Origin { source: Some(&self.parts.node.dataset), split: Some(&chunk.split), position: Some(&chunk.position) };
+        self.parts.bad.report(chunk.bad, self.parts.node.on_bad, Finder::default(), origin, &counters.bad, &mut self.parts.outputs)?;
+
+        let rows = with_keys(&self.parts.node, chunk.rows, &chunk.ordinals, &chunk.split)?;
+        let surveyed = survey(self.parts.node.time.as_ref(), &rows, self.parts.seat.clock.wall())?;
+        let mut way = Way { outputs: &mut self.parts.outputs, bad: &self.parts.bad, origin, now: self.parts.now };
+        let rows = match surveyed.to_late {
+            None => rows,
+            Some(future) => {
+                counters.late.add(future.true_count() as u64);
+                if let Some(late) = &mut self.parts.late {
+                    late.run(marked(&filter_record_batch(&rows, &future)?, &self.parts.node.dataset, None)?, &mut way)?;
+                }
+                filter_record_batch(&rows, &not(&future)?)?
+            }
+        };
+        counters.rows_out.add(rows.num_rows() as u64);
+        self.parts.chain.run(rows, &mut way)?;
+        self.time.on_rows(&chunk.split, surveyed.latest.max(chunk.filtered_max_time), chunk.watermark);
+        self.splits[at].position = Some(chunk.position);
+        Ok(())
+    }
+}
+
+impl Task for SourceTask {
+    fn step(&mut self) -> Result<Turn> {
+        if self.reader.is_none() {
+            return self.open();
+        }
+        self.take_commands()?;
+        if !self.parts.outputs.flush()? {
+            // Time in which the engine is in the way is nobody's idleness.
+            self.quiet_since = None;
+            return Ok(Turn::Backpressured);
+        }
+        match self.phase {
+            Phase::Waiting => Ok(Turn::Starved { until: None }),
+            Phase::Reading => self.read(),
+            Phase::Sealed => self.rest(None),
+            Phase::Ended => Ok(Turn::Done),
+        }
+    }
+}
