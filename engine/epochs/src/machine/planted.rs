@@ -1,0 +1,59 @@
+//! Bugs to be found. A simulator that does not find them by a run's output alone is not looking.
+
+use super::{Action, EpochMachine, Step};
+
+/// A planted mistake in the order of an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PlantedBug {
+    /// No mistake.
+    #[default]
+    None,
+    /// Sources are acknowledged when all tasks have, before the manifest exists. A source that forgets what was acknowledged loses rows in a crash.
+    AckBeforeManifest,
+    /// Sinks are committed when all tasks have acknowledged, before the manifest exists. A crash repeats the epoch's rows.
+    CommitBeforeManifest,
+    /// Losing the create of a manifest is taken for winning it. A superseded start goes on committing.
+    FenceSkipped,
+    /// The mark is written before the sinks are committed, and they are not. A crash then loses the epoch's rows.
+    MarkBeforeCommit,
+}
+
+impl EpochMachine {
+    /// Plants a mistake.
+    #[must_use]
+    pub fn with_planted_bug(mut self, bug: PlantedBug) -> Self {
+        self.planted = bug;
+        self
+    }
+
+    pub(super) fn planted_at_states(&self) -> Vec<Action> {
+        let epoch = self.current();
+        match self.planted {
+            PlantedBug::AckBeforeManifest => vec![Action::AcknowledgeSources { epoch }],
+            PlantedBug::CommitBeforeManifest => vec![Action::CommitSinks { epoch }],
+            PlantedBug::None | PlantedBug::FenceSkipped | PlantedBug::MarkBeforeCommit => Vec::new(),
+        }
+    }
+
+    pub(super) fn after_manifest(&mut self) -> Vec<Action> {
+        match self.planted {
+            PlantedBug::MarkBeforeCommit => vec![Action::WriteMark { epoch: self.current() }, self.enter(Step::Sinks)],
+            PlantedBug::None | PlantedBug::AckBeforeManifest | PlantedBug::CommitBeforeManifest | PlantedBug::FenceSkipped => {
+                vec![self.enter(Step::Sinks)]
+            }
+        }
+    }
+
+    pub(super) fn fence_is_skipped(&self) -> bool {
+        self.planted == PlantedBug::FenceSkipped
+    }
+
+    /// Answers to steps that a planted mistake asked for too early.
+    pub(super) fn is_planted_answer(&self, step: Step) -> bool {
+        match self.planted {
+            PlantedBug::CommitBeforeManifest => step == Step::Sinks,
+            PlantedBug::MarkBeforeCommit => step == Step::Mark,
+            PlantedBug::None | PlantedBug::AckBeforeManifest | PlantedBug::FenceSkipped => false,
+        }
+    }
+}

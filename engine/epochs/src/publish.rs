@@ -1,0 +1,155 @@
+//! Manifests and marks in a store: create if absent with a second copy, read with the copy as a fallback.
+
+use crate::keys::{self, Copy, RunNumber};
+use crate::manifest::Manifest;
+use crate::store::{Created, EpochStore};
+use std::collections::{BTreeMap, BTreeSet};
+use tidegate_api::{Epoch, Error, ErrorKind, Result, ResultExt};
+
+/// Whether a manifest is ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Published {
+    /// It exists, in two copies, and this caller made it (perhaps in an earlier call whose answer was lost).
+    Ours,
+    /// Another start made one under this number first.
+    Theirs {
+        /// Who; empty if the other manifest cannot be read.
+        owner: String,
+    },
+}
+
+/// Creates a manifest if its number is free, then writes the second copy. Repeating the call with an equal manifest is harmless.
+///
+/// # Errors
+/// `External` if the store did not confirm; whether the manifest exists is then unknown until the call is repeated.
+pub fn publish(store: &dyn EpochStore, manifest: &Manifest) -> Result<Published> {
+    let bytes = manifest.encode();
+    let place = || format!("manifest of epoch {}", manifest.epoch);
+    match store.create(&keys::manifest(manifest.run, manifest.epoch, Copy::A), &bytes).context(place)? {
+        Created::New => {}
+        Created::Exists(found) if found == bytes => {}
+        Created::Exists(found) => {
+            let owner = Manifest::decode(&found).map(|found| found.owner).unwrap_or_default();
+            return Ok(Published::Theirs { owner });
+        }
+    }
+    store.put(&keys::manifest(manifest.run, manifest.epoch, Copy::B), &bytes).context(place)?;
+    Ok(Published::Ours)
+}
+
+/// Writes the mark that everything pending in this manifest is committed.
+///
+/// # Errors
+/// `External` if the store did not confirm.
+pub fn mark_committed(store: &dyn EpochStore, manifest: &Manifest) -> Result<()> {
+    let bytes = format!("{{\"owner\":{},\"generation\":{}}}\n", serde_json::Value::from(manifest.owner.as_str()), manifest.generation);
+    store.put(&keys::mark(manifest.run, manifest.epoch), bytes.as_bytes()).context(|| format!("commit mark of epoch {}", manifest.epoch))
+}
+
+/// What a store holds of one run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct History {
+    /// The run's number.
+    pub run: RunNumber,
+    /// Readable manifests. Of older ones only those of opening generations, and the newest `keepEpochs`.
+    pub manifests: BTreeMap<Epoch, Manifest>,
+    /// Manifests of which neither copy can be read, and why.
+    pub unreadable: BTreeMap<Epoch, String>,
+    /// Readable manifests of which one copy is missing or damaged.
+    pub single: BTreeSet<Epoch>,
+    /// Epochs whose commits are known to be done.
+    pub marks: BTreeSet<Epoch>,
+}
+
+impl History {
+    /// The highest number in use, readable or not.
+    pub fn newest(&self) -> Option<Epoch> {
+        self.manifests.keys().chain(self.unreadable.keys()).max().copied()
+    }
+
+    /// Whether everything pending in a manifest is known to be committed.
+    pub fn is_settled(&self, manifest: &Manifest) -> bool {
+        !manifest.has_pending() || self.marks.contains(&manifest.epoch)
+    }
+}
+
+/// Reads the newest run of a store; `None` if it has none.
+///
+/// # Errors
+/// `External` if the store does not answer, `Config` if a later version of the engine wrote a manifest.
+pub fn newest_run(store: &dyn EpochStore) -> Result<Option<History>> {
+    let keys = store.list(keys::MANIFESTS).context(|| "listing manifests".to_string())?;
+    let found: BTreeSet<(RunNumber, Epoch)> = keys.iter().filter_map(|key| keys::parse_manifest(key)).collect();
+    let Some(&(run, _)) = found.last() else {
+        return Ok(None);
+    };
+    let mut history =
+        History { run, manifests: BTreeMap::new(), unreadable: BTreeMap::new(), single: BTreeSet::new(), marks: BTreeSet::new() };
+    for &(_, epoch) in found.iter().filter(|(of, _)| *of == run) {
+        match read(store, run, epoch)? {
+            Read::Both(manifest) => {
+                history.manifests.insert(epoch, manifest);
+            }
+            Read::One(manifest) => {
+                history.manifests.insert(epoch, manifest);
+                history.single.insert(epoch);
+            }
+            Read::None(why) => {
+                history.unreadable.insert(epoch, why);
+            }
+        }
+    }
+    let marks = store.list(&keys::marks(run)).context(|| "listing commit marks".to_string())?;
+    history.marks = marks.iter().filter_map(|key| key.rsplit('/').next()?.parse().ok().map(Epoch)).collect();
+    Ok(Some(history))
+}
+
+enum Read {
+    Both(Manifest),
+    One(Manifest),
+    None(String),
+}
+
+/// Reads both copies. They are small, and a start is the moment to learn that one of them is gone.
+fn read(store: &dyn EpochStore, run: RunNumber, epoch: Epoch) -> Result<Read> {
+    let mut readable = Vec::new();
+    let mut reasons = Vec::new();
+    for copy in [Copy::A, Copy::B] {
+        let key = keys::manifest(run, epoch, copy);
+        let Some(bytes) = store.get(&key).context(|| format!("manifest `{key}`"))? else {
+            reasons.push(format!("`{key}` is missing"));
+            continue;
+        };
+        match Manifest::decode(&bytes) {
+            Ok(manifest) if (manifest.run, manifest.epoch) == (run, epoch) => readable.push(manifest),
+            Ok(manifest) => reasons.push(format!("`{key}` holds epoch {} of run {}", manifest.epoch, manifest.run)),
+            Err(error) => match error.kind() {
+                ErrorKind::External { .. } => reasons.push(format!("`{key}`: {error}")),
+                ErrorKind::Config | ErrorKind::Data | ErrorKind::Fenced | ErrorKind::Limit | ErrorKind::Internal => {
+                    return Err(error.context(format!("manifest `{key}`")));
+                }
+            },
+        }
+    }
+    for reason in &reasons {
+        tracing::warn!(%epoch, %reason, "a copy of a manifest cannot be used");
+    }
+    Ok(match (readable.pop(), readable.pop()) {
+        (Some(manifest), Some(_)) => Read::Both(manifest),
+        (Some(manifest), None) => Read::One(manifest),
+        (None, _) => Read::None(reasons.join("; ")),
+    })
+}
+
+/// Writes both copies of a manifest that one readable copy is left of.
+///
+/// # Errors
+/// `External` if the store did not confirm.
+pub(crate) fn mend(store: &dyn EpochStore, manifest: &Manifest) -> Result<()> {
+    for copy in [Copy::A, Copy::B] {
+        store
+            .put(&keys::manifest(manifest.run, manifest.epoch, copy), &manifest.encode())
+            .map_err(|error| Error::context(error, format!("mending the manifest of epoch {}", manifest.epoch)))?;
+    }
+    Ok(())
+}
