@@ -1,1 +1,68 @@
-fn main() {}
+//! Everything a newcomer or CI runs: `cargo xtask demo`, `test`, `guests`, `bench`, `chaos`.
+//!
+//! Each command checks the machine first, installs what is missing where it may, and builds what it needs, so that a fresh
+//! clone needs nothing but Rust and a C compiler.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a build tool talks to its terminal")]
+
+mod bench;
+mod demo;
+mod guests;
+mod process;
+mod system;
+mod test;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", arg_required_else_help = true)]
+struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Build the plugins and run the flights example
+    Demo,
+    /// Format check, clippy, every test, documentation: what CI runs
+    Test,
+    /// Build the plugins and the guests of the tests
+    Guests,
+    /// Run whole pipelines and print events per second, CPU time and memory
+    Bench {
+        /// Events per query, in millions
+        #[arg(long, default_value_t = 10.0)]
+        millions: f64,
+        /// Only queries whose name contains this
+        filter: Option<String>,
+    },
+    /// Kill a running pipeline again and again and compare what it wrote
+    Chaos {
+        /// How many times
+        #[arg(long, default_value_t = 30)]
+        kills: u32,
+    },
+}
+
+fn main() -> Result<()> {
+    let root = root();
+    match Args::parse().task {
+        Task::Demo => demo::run(&root),
+        Task::Test => test::run_all(&root),
+        Task::Guests => {
+            system::check()?;
+            guests::build(&root, &process::guest_target(&root))
+        }
+        Task::Bench { millions, filter } => bench::run_all(&root, millions, filter.as_deref()),
+        Task::Chaos { kills } => test::chaos(&root, kills),
+    }
+}
+
+/// The repository's root.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}

@@ -1,0 +1,122 @@
+//! The command: its arguments, and one file per verb.
+//!
+//! Results go to stdout and nothing else does; logs, progress and mistakes go to stderr. Every verb that reads a pipeline file
+//! reads it the same way, variables included.
+
+mod lists;
+mod plan;
+mod progress;
+mod run;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use tidegate::file::{Mistake, PipelineFile};
+use tracing_subscriber::EnvFilter;
+
+/// A streaming dataflow engine whose connectors and transforms are WebAssembly components.
+#[derive(Debug, Parser)]
+#[command(name = "tidegate", version, arg_required_else_help = true)]
+struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run a pipeline until its input ends or it is stopped
+    Run {
+        /// The pipeline file
+        file: PathBuf,
+        /// Start over instead of going on from the newest epoch
+        #[arg(long)]
+        fresh: bool,
+        /// Start although another run of this pipeline seems to be alive; that one is fenced
+        #[arg(long)]
+        takeover: bool,
+    },
+    /// Check a pipeline file and everything it names, without running it
+    Validate {
+        /// The pipeline file
+        file: PathBuf,
+    },
+    /// Show the tasks, edges, columns and guarantees of a pipeline
+    Plan {
+        /// The pipeline file
+        file: PathBuf,
+        /// How to print it
+        #[arg(long, value_enum, default_value_t = PlanFormat::Text)]
+        format: PlanFormat,
+        /// Also show which expressions run row by row, and why
+        #[arg(long)]
+        explain: bool,
+    },
+    /// List the steps, or show one
+    Steps {
+        /// A step's `op`
+        name: Option<String>,
+    },
+    /// List the connectors, or show one
+    Connectors {
+        /// A connector
+        name: Option<String>,
+    },
+    /// List the functions of the dialect, or show one
+    Functions {
+        /// A function
+        name: Option<String>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum PlanFormat {
+    /// For a terminal
+    Text,
+    /// A flow chart in Mermaid's language
+    Mermaid,
+}
+
+/// Exit codes that no error kind has.
+const USAGE: u8 = 64;
+const CONFIG: u8 = 78;
+
+pub(crate) fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            // Help and version are answers, everything else is a mistake in usage.
+            let code = if error.use_stderr() { USAGE } else { 0 };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let filter = EnvFilter::try_from_env("TIDEGATE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    logs.compact().init();
+    let code = match args.verb {
+        Verb::Run { file, fresh, takeover } => run::run(&file, fresh, takeover),
+        Verb::Validate { file } => plan::validate(&file),
+        Verb::Plan { file, format, explain } => plan::plan(&file, format, explain),
+        Verb::Steps { name } => lists::steps(name.as_deref()),
+        Verb::Connectors { name } => lists::connectors(name.as_deref()),
+        Verb::Functions { name } => lists::functions(name.as_deref()),
+    };
+    ExitCode::from(code)
+}
+
+/// Reads a pipeline file as every verb does.
+fn read(path: &std::path::Path) -> Result<Arc<PipelineFile>, Vec<Mistake>> {
+    PipelineFile::read(path, &|name| std::env::var(name).ok()).map(Arc::new)
+}
+
+/// Prints mistakes, and gives the exit code for them.
+fn refuse(mistakes: &[Mistake]) -> u8 {
+    for mistake in mistakes {
+        eprintln!("{mistake}");
+    }
+    let count = mistakes.len();
+    eprintln!("{count} mistake{} found", if count == 1 { "" } else { "s" });
+    CONFIG
+}

@@ -1,0 +1,92 @@
+//! `tidegate run`.
+
+use super::plan::{block_on, plugins_of};
+use super::progress::Progress;
+use super::{read, refuse};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use tidegate::control::StartOptions;
+use tidegate::file::FileHost;
+use tidegate::{host::HostConfig, prepare, run_stream};
+
+pub(super) fn run(path: &Path, fresh: bool, takeover: bool) -> u8 {
+    let file = match read(path) {
+        Ok(file) => file,
+        Err(mistakes) => return refuse(&mistakes),
+    };
+    let plugins = match plugins_of(&file) {
+        Ok(plugins) => plugins,
+        Err(mistakes) => return refuse(&mistakes),
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    if let Err(error) = stop_on_signals(&stop) {
+        eprintln!("cannot listen for signals: {error}");
+        return 70;
+    }
+    let progress = Arc::new(Progress::new());
+    let shown = Arc::clone(&progress);
+    let settings = file
+        .host_settings()
+        .with_default_state_dir(file.base_dir().join(".tidegate").join(file.name()))
+        .with_start(StartOptions::default().with_fresh(fresh).with_takeover(takeover))
+        .with_default_heartbeat(std::time::Duration::from_millis(200));
+    let host = Arc::new(FileHost::new(Arc::clone(&file), settings, plugins, stop, Box::new(move |record| shown.show(record))));
+    // All mistakes with their lines, before anything starts; the run itself would only name their paths.
+    if let Err(problems) = block_on(prepare(host.as_ref(), file.name())) {
+        return refuse(&file.locate(problems));
+    }
+    let pipeline = file.name().to_string();
+    block_on(run_stream(Arc::clone(&host) as Arc<dyn tidegate::ControlPlane>, String::new(), pipeline, json!({})));
+    progress.finish();
+    report(&host.last_record(), |text| file.mask().apply(text))
+}
+
+/// Says how the run ended, and gives the exit code for it.
+fn report(record: &Value, mask: impl Fn(&str) -> String) -> u8 {
+    let text = |key: &str| record[key].as_str().map(&mask);
+    if let Some(warning) = text("warning") {
+        eprintln!("warning: {warning}");
+    }
+    let metrics = &record["metrics"];
+    let count = |key: &str| metrics[key].as_u64().unwrap_or(0);
+    match (text("error"), text("reason").as_deref()) {
+        (Some(error), _) => {
+            eprintln!("failed: {error}");
+            return record["exitCode"].as_u64().and_then(|code| u8::try_from(code).ok()).unwrap_or(70);
+        }
+        (None, Some("complete")) => {
+            eprintln!("already complete at epoch {}; --fresh starts over", count("epoch"));
+        }
+        (None, reason) => {
+            let (rows_in, rows_out, epoch) = (count("rowsIn"), count("rowsOut"), count("epoch"));
+            eprintln!("{}: {rows_in} rows in, {rows_out} rows out, epoch {epoch}", reason.unwrap_or("stopped"));
+        }
+    }
+    for key in ["lateRows", "badRows", "futureRows"] {
+        if count(key) > 0 {
+            eprintln!("{key}: {}", count(key));
+        }
+    }
+    0
+}
+
+/// The first SIGINT or SIGTERM asks for a stop with a final epoch, the second quits.
+fn stop_on_signals(stop: &Arc<AtomicBool>) -> std::io::Result<()> {
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // In this order: the shutdown fires only if an earlier signal has set the flag.
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(stop))?;
+        signal_hook::flag::register(signal, Arc::clone(stop))?;
+    }
+    Ok(())
+}
+
+/// The command's plugin host: compiled code is cached for this user.
+pub(super) fn host_config() -> HostConfig {
+    let cache = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))
+        .map(|cache| cache.join("tidegate").join("compiled"));
+    HostConfig::default().with_cache_dir(cache)
+}

@@ -1,0 +1,258 @@
+//! The pipeline file: parsed, interpolated, and turned into what the host contract asks for.
+//!
+//! Every mistake is collected with its path; [`PipelineFile::locate`] turns a path into the file's line, so that a person sees
+//! all mistakes in one go, each where it stands.
+
+mod document;
+mod host;
+mod interpolate;
+
+use crate::control::{HostSettings, StageDef, Topology};
+use document::Document;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use tidegate_api::config::{Options, Problem};
+
+pub use host::FileHost;
+pub use interpolate::Mask;
+
+/// A mistake with its place in the file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mistake {
+    /// The line, from 1; 0 if the whole file is meant.
+    pub line: usize,
+    /// Path and message.
+    pub problem: Problem,
+    /// The file, as it was named.
+    pub file: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.file, self.problem),
+            line => write!(f, "{}:{line}: {}", self.file, self.problem),
+        }
+    }
+}
+
+/// A pipeline file as read.
+#[derive(Debug)]
+pub struct PipelineFile {
+    file: String,
+    base_dir: PathBuf,
+    name: String,
+    settings: Map<String, Value>,
+    plugins: Map<String, Value>,
+    datasets: BTreeMap<String, Map<String, Value>>,
+    topology: Topology,
+    document: Document,
+    stages_key: &'static str,
+    mask: Mask,
+}
+
+impl PipelineFile {
+    /// Reads a file. `variable` looks up environment variables.
+    ///
+    /// # Errors
+    /// Every mistake of its form; what depends on types and columns is found when the pipeline is planned.
+    pub fn read(path: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Result<PipelineFile, Vec<Mistake>> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let place = std::env::current_dir().map(|dir| format!(" (looked in `{}`)", dir.display())).unwrap_or_default();
+            let looked = if path.is_relative() { place } else { String::new() };
+            let message = format!("cannot read the pipeline file: {error}{looked}");
+            vec![Mistake { line: 0, problem: Problem::whole(message), file: path.display().to_string() }]
+        })?;
+        let base_dir = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf();
+        let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        PipelineFile::parse(&text, &path.display().to_string(), &stem, base_dir, variable)
+    }
+
+    /// Reads a text that is called `file` in messages and `default_name` if it does not name itself.
+    ///
+    /// # Errors
+    /// As [`PipelineFile::read`].
+    pub fn parse(
+        text: &str,
+        file: &str,
+        default_name: &str,
+        base_dir: PathBuf,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<PipelineFile, Vec<Mistake>> {
+        let document = Document::parse(text)
+            .map_err(|(line, message)| vec![Mistake { line, problem: Problem::whole(message), file: file.to_string() }])?;
+        let mut root = Value::Object(document.root.clone());
+        let (mut problems, mut mask) = (Vec::new(), Mask::default());
+        let scope = interpolate::Scope { variable, base_dir: &base_dir };
+        interpolate::interpolate(&mut root, &scope, &mut Vec::new(), &mut problems, &mut mask);
+        let root = root.as_object().cloned().unwrap_or_default();
+
+        let mut options = Options::new(&root);
+        let name = options.string("name").unwrap_or_else(|| default_name.to_string());
+        if let Err(message) = check_name(&name) {
+            options.problem("name", message);
+        }
+        let settings = options.table("settings").cloned().unwrap_or_default();
+        let plugins = options.table("plugins").cloned().unwrap_or_default();
+        let datasets = read_datasets(&mut options);
+        let stages_key = if options.has("transforms") && !options.has("stages") { "transforms" } else { "stages" };
+        let topology = read_stages(&mut options, stages_key);
+        problems.extend(options.finish());
+
+        let pipeline =
+            PipelineFile { file: file.to_string(), base_dir, name, settings, plugins, datasets, topology, document, stages_key, mask };
+        if problems.is_empty() { Ok(pipeline) } else { Err(pipeline.locate(problems)) }
+    }
+
+    /// The pipeline's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where relative paths start.
+    pub fn base_dir(&self) -> &Path {
+        &self.base_dir
+    }
+
+    /// What must not be shown.
+    pub fn mask(&self) -> &Mask {
+        &self.mask
+    }
+
+    /// The stages.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Settings and plugins, for the host contract.
+    pub fn host_settings(&self) -> HostSettings {
+        HostSettings::default().with_settings(self.settings.clone()).with_plugins(self.plugins.clone()).with_base_dir(&self.base_dir)
+    }
+
+    /// Puts problems where they stand in the file: sorted by line, masked, without repetition.
+    pub fn locate(&self, problems: Vec<Problem>) -> Vec<Mistake> {
+        let located = problems.into_iter().map(|mut problem| {
+            if problem.path.first().is_some_and(|first| first == "stages") {
+                problem.path[0] = self.stages_key.to_string();
+            }
+            problem.message = self.mask.apply(&problem.message);
+            Mistake { line: self.document.line(&problem.path).unwrap_or(0), problem, file: self.file.clone() }
+        });
+        located.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+}
+
+/// A name becomes a part of paths, consumer groups and transactional ids.
+fn check_name(name: &str) -> Result<(), String> {
+    let fits = !name.is_empty() && name.len() <= 100 && !name.starts_with('.');
+    if fits && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')) {
+        Ok(())
+    } else {
+        Err(format!("`{name}` cannot be a pipeline's name; use up to 100 letters, digits, `-`, `_` and `.`"))
+    }
+}
+
+fn read_datasets(options: &mut Options<'_>) -> BTreeMap<String, Map<String, Value>> {
+    let mut datasets = BTreeMap::new();
+    let Some(table) = options.table("datasets") else { return datasets };
+    let mut problems = Vec::new();
+    for (name, value) in table {
+        match value {
+            Value::Object(map) => {
+                datasets.insert(name.clone(), map.clone());
+            }
+            other => problems.push(Problem { path: vec!["datasets".into(), name.clone()], message: format!("expected a table, found `{other}`") }),
+        }
+    }
+    options.problems(problems);
+    datasets
+}
+
+fn read_stages(options: &mut Options<'_>, key: &'static str) -> Topology {
+    let mut stages = Vec::new();
+    let Some(list) = options.list(key) else {
+        if !options.has(key) {
+            options.problems([Problem::whole("there are no stages; add a `[[stages]]` table with `inputs`, `output` and `steps`")]);
+        }
+        return Topology::default();
+    };
+    let mut problems = Vec::new();
+    for (index, value) in list.iter().enumerate() {
+        let at = [key.to_string(), index.to_string()];
+        let Value::Object(map) = value else {
+            problems.push(Problem::whole(format!("expected a table, found `{value}`")).under(at));
+            continue;
+        };
+        let mut stage = Options::new(map);
+        let inputs = stage.strings("inputs").unwrap_or_default();
+        if !stage.has("inputs") {
+            stage.problem("inputs", "`inputs` is missing: the datasets the stage reads");
+        }
+        let output = stage.require_string("output").unwrap_or_default();
+        let id = stage.string("id").unwrap_or_else(|| output.clone());
+        let steps = stage.list("steps").cloned().unwrap_or_default();
+        problems.extend(stage.finish().into_iter().map(|problem| problem.under(at.clone())));
+        stages.push(StageDef { id, inputs, output, steps });
+    }
+    options.problems(problems);
+    Topology { stages }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<PipelineFile, Vec<Mistake>> {
+        PipelineFile::parse(text, "p.toml", "p", PathBuf::from("."), &|_| None)
+    }
+
+    #[test]
+    fn p215_a_comment_may_mention_a_variable_that_is_not_set() {
+        let text = "# url = \"${NOT_SET}\"\n[[stages]]\ninputs = [\"a\"]\noutput = \"b\"\n";
+        assert_eq!(parse(text).unwrap().topology().stages[0].id, "b");
+    }
+
+    #[test]
+    fn p221_an_unknown_key_is_refused_with_the_nearest_one() {
+        let text = "nmae = \"x\"\n[[stages]]\ninputs = [\"a\"]\noutput = \"b\"\nstpes = []\n";
+        let mistakes: Vec<String> = parse(text).unwrap_err().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            mistakes,
+            [
+                "p.toml:1: nmae: unknown key `nmae`, did you mean `name`?",
+                "p.toml:5: stages.0.stpes: unknown key `stpes`, did you mean `steps`?"
+            ]
+        );
+    }
+
+    #[test]
+    fn p222_a_missing_file_says_where_it_was_looked_for() {
+        let mistakes = PipelineFile::read(Path::new("does-not-exist.toml"), &|_| None).unwrap_err();
+        let text = mistakes[0].to_string();
+        assert!(text.contains("does-not-exist.toml") && text.contains("looked in"), "{text}");
+    }
+
+    #[test]
+    fn p223_a_stage_list_of_the_wrong_type_is_refused() {
+        assert!(parse("stages = 3\n").unwrap_err()[0].to_string().contains("expected a list"));
+        assert!(parse("").unwrap_err()[0].to_string().contains("there are no stages"));
+    }
+
+    #[test]
+    fn p224_unrelated_variables_do_not_matter() {
+        let text = "[[stages]]\ninputs = [\"a\"]\noutput = \"b\"\n";
+        let read = PipelineFile::parse(text, "p.toml", "p", PathBuf::from("."), &|name| Some(format!("value of {name}")));
+        assert!(read.is_ok());
+    }
+
+    #[test]
+    fn transforms_of_another_dialect_keep_their_place() {
+        let text = "[[transforms]]\ninputs = [\"a\"]\noutput = \"b\"\n  [[transforms.steps]]\n  op = 'filter'\n  expression = 'x'\n";
+        let file = parse(text).unwrap();
+        let path = ["stages", "0", "steps", "0", "expression"].map(str::to_string).to_vec();
+        let mistakes = file.locate(vec![Problem { path, message: "wrong".into() }]);
+        assert_eq!(mistakes[0].to_string(), "p.toml:6: transforms.0.steps.0.expression: wrong");
+    }
+}

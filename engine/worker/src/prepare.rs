@@ -1,0 +1,150 @@
+//! From the host's answers to a plan, keeping every mistake on the way.
+
+use crate::compute::{Plugins, WasmStep};
+use crate::control::{ControlPlane, HostSettings, Topology};
+use crate::options;
+use crate::plan::{self, Dataset, PlanInput, PlanSettings, Planned, StepParser};
+use crate::settings::Settings;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use tidegate_api::config::{Problem, problems_of};
+use tidegate_epochs::{DirectoryStore, EpochStore, MemoryStore};
+use tidegate_host::HostConfig;
+use tidegate_operators::StepDef;
+
+/// A pipeline that is ready to run.
+pub struct Prepared {
+    /// The plan.
+    pub planned: Planned,
+    /// The settings as used.
+    pub settings: Settings,
+    /// What the host said.
+    pub host: HostSettings,
+    /// The plugins the plan uses.
+    pub plugins: Plugins,
+}
+
+/// Asks the host for everything and plans. Nothing is opened; sources and plugins may be asked for their schema.
+///
+/// # Errors
+/// Every mistake of settings, plugins, datasets and stages together.
+pub async fn prepare(control: &dyn ControlPlane, pipeline: &str) -> Result<Prepared, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let topology = control.topology(pipeline).await.map_err(|error| vec![named(pipeline, &error)])?;
+    let host = control.settings(pipeline).await.map_err(|error| vec![named(pipeline, &error)])?;
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let settings = keep(Settings::read(&host.settings, cores), &mut problems, &["settings"]);
+    let plugins = match &host.loaded_plugins {
+        Some(plugins) => Some(plugins.clone()),
+        None => keep(Plugins::read(&host.plugins, &host.base_dir, HostConfig::default()), &mut problems, &[]),
+    };
+    let settings_used = settings.clone().unwrap_or_else(|| Settings::defaults(cores));
+    let datasets = resolve(control, &topology, &settings_used, &mut problems).await;
+
+    let steps = WorkerSteps { plugins: plugins.clone() };
+    let input = PlanInput { topology: &topology, datasets, settings: plan_settings(&settings_used), steps: &steps };
+    let planned = keep(plan::plan(input), &mut problems, &[]);
+    match (planned, settings, plugins) {
+        (Some(planned), Some(settings), Some(plugins)) if problems.is_empty() => Ok(Prepared { planned, settings, host, plugins }),
+        _ => {
+            problems.sort();
+            problems.dedup();
+            Err(problems)
+        }
+    }
+}
+
+fn named(pipeline: &str, error: &tidegate_api::Error) -> Problem {
+    Problem::whole(format!("pipeline `{pipeline}`: {error}"))
+}
+
+fn keep<T>(result: Result<T, Vec<Problem>>, problems: &mut Vec<Problem>, at: &[&str]) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(found) => {
+            problems.extend(found.into_iter().map(|problem| problem.under(at.iter().copied())));
+            None
+        }
+    }
+}
+
+/// Resolves every dataset that a stage, a dead letter or a late output names. One that failed is left out and has its problem.
+async fn resolve(
+    control: &dyn ControlPlane,
+    topology: &Topology,
+    settings: &Settings,
+    problems: &mut Vec<Problem>,
+) -> BTreeMap<String, Dataset> {
+    let late = topology.stages.iter().flat_map(|stage| &stage.steps).filter_map(|step| step.get("lateOutput")?.as_str());
+    let named = topology.stages.iter().flat_map(|stage| stage.inputs.iter().chain([&stage.output])).map(String::as_str).chain(late);
+    let mut waiting: VecDeque<String> = named.chain(settings.dead_letter.as_deref()).map(str::to_string).collect();
+    let (mut seen, mut datasets) = (BTreeSet::new(), BTreeMap::new());
+    while let Some(name) = waiting.pop_front() {
+        if !seen.insert(name.clone()) {
+            continue;
+        }
+        let binding = match control.resolve_dataset(&name).await {
+            Ok(binding) => binding,
+            Err(error) => {
+                problems.extend(problems_of(&error).into_iter().map(|problem| if problem.path.is_empty() { problem.under(["datasets", &name]) } else { problem }));
+                continue;
+            }
+        };
+        let Some(options) = keep(options::read(&binding.options), problems, &["datasets", &name]) else { continue };
+        waiting.extend(options.dead_letter.clone());
+        let dataset = Dataset {
+            sink_config: binding.sink.config(),
+            source: Some(binding.source),
+            sink: Some(binding.sink),
+            publishes: control.publishes(&name).await,
+            options,
+        };
+        datasets.insert(name, dataset);
+    }
+    datasets
+}
+
+fn plan_settings(settings: &Settings) -> PlanSettings {
+    let mut plan = PlanSettings::new(settings.parallelism);
+    plan.on_bad = settings.on_bad;
+    plan.dead_letter = settings.dead_letter.clone();
+    plan.out_of_orderness = settings.out_of_orderness;
+    plan.idle_timeout = settings.idle_timeout;
+    plan.max_future_skew = settings.max_future_skew;
+    plan
+}
+
+/// The native steps, and those that need a plugin.
+struct WorkerSteps {
+    plugins: Option<Plugins>,
+}
+
+impl StepParser for WorkerSteps {
+    fn parse(&self, step: &Value) -> Result<Box<dyn StepDef>, Vec<Problem>> {
+        match (step.as_object(), step.get("op").and_then(Value::as_str), &self.plugins) {
+            (Some(map), Some("wasm"), Some(plugins)) => Ok(Box::new(WasmStep::parse(map, plugins)?)),
+            // The plugins themselves are mistaken; that has been said, and the step cannot be judged.
+            (Some(_), Some("wasm"), None) => Err(Vec::new()),
+            _ => tidegate_operators::parse_step(step),
+        }
+    }
+}
+
+/// Where a run keeps its epochs, and a warning if that is only memory.
+///
+/// # Errors
+/// `External` if the directory cannot be made.
+pub(crate) fn epoch_store(host: &HostSettings, settings: &Settings) -> tidegate_api::Result<(Arc<dyn EpochStore>, Option<String>)> {
+    if let Some(store) = &host.epoch_store {
+        return Ok((Arc::clone(store), None));
+    }
+    let directory = settings.state_dir.as_ref().map(|dir| host.base_dir.join(dir)).or_else(|| host.default_state_dir.clone());
+    match directory {
+        Some(directory) => Ok((Arc::new(DirectoryStore::open(directory)?), None)),
+        None => {
+            let warning = "epochs are kept in memory only; set `stateDir` or an epoch store to survive a crash";
+            Ok((Arc::new(MemoryStore::new()), Some(warning.to_string())))
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! `[settings]`: config as written becomes config as used.
+
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+use std::time::Duration;
+use tidegate_api::OnBadData;
+use tidegate_api::config::{Options, Problem, parse_duration};
+
+/// What to do when every input has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtEnd {
+    /// Fire what is open and finish for good.
+    Drain,
+    /// Keep open windows, so that a later run goes on with new input.
+    Suspend,
+}
+
+/// How often a job restarts in the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Restarts {
+    /// At most so many within the window.
+    pub max: u32,
+    /// The window.
+    pub within: Duration,
+    /// The first pause; it doubles.
+    pub backoff_from: Duration,
+    /// The longest pause.
+    pub backoff_to: Duration,
+}
+
+/// Every setting, with its default where nothing was said.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Tasks per operator.
+    pub parallelism: usize,
+    /// Rows per batch, at most.
+    pub batch_rows: usize,
+    /// Bytes per batch, about.
+    pub batch_bytes: usize,
+    /// Rows an edge's receiver holds, over all its inputs.
+    pub edge_rows: usize,
+    /// Bytes an edge's receiver holds, over all its inputs.
+    pub edge_bytes: usize,
+    /// Time between barriers.
+    pub checkpoint_every: Duration,
+    /// Epochs kept for `--from` and for recovery from damage.
+    pub keep_epochs: usize,
+    /// What to do when every input has ended.
+    pub at_end: AtEnd,
+    /// Vnodes; fixed for a state.
+    pub vnodes: u16,
+    /// The default bad-data policy.
+    pub on_bad: OnBadData,
+    /// The default dead-letter dataset.
+    pub dead_letter: Option<String>,
+    /// The default disorder.
+    pub out_of_orderness: Duration,
+    /// The default time to idleness.
+    pub idle_timeout: Duration,
+    /// The default guard against rows from the future.
+    pub max_future_skew: Duration,
+    /// Time between heartbeats.
+    pub heartbeat_every: Duration,
+    /// The part of rows a plugin may reject before the run ends.
+    pub max_bad_ratio: f64,
+    /// The restart budget.
+    pub restarts: Restarts,
+    /// Where epochs are kept; `None`: beside the pipeline file.
+    pub state_dir: Option<PathBuf>,
+}
+
+impl Settings {
+    /// The defaults on a machine with `cores` cores.
+    pub fn defaults(cores: usize) -> Self {
+        Settings {
+            parallelism: cores.max(1),
+            batch_rows: 8192,
+            batch_bytes: 2 << 20,
+            edge_rows: 65_536,
+            edge_bytes: 32 << 20,
+            checkpoint_every: Duration::from_secs(5),
+            keep_epochs: 3,
+            at_end: AtEnd::Drain,
+            vnodes: 256,
+            on_bad: OnBadData::Fail,
+            dead_letter: None,
+            out_of_orderness: Duration::ZERO,
+            idle_timeout: Duration::from_secs(30),
+            max_future_skew: Duration::from_secs(3600),
+            heartbeat_every: Duration::from_secs(5),
+            max_bad_ratio: 0.01,
+            restarts: Restarts {
+                max: 5,
+                within: Duration::from_secs(600),
+                backoff_from: Duration::from_secs(1),
+                backoff_to: Duration::from_secs(60),
+            },
+            state_dir: None,
+        }
+    }
+
+    /// Reads a `[settings]` table over the defaults.
+    ///
+    /// # Errors
+    /// Every mistake in it.
+    pub fn read(map: &Map<String, Value>, cores: usize) -> Result<Settings, Vec<Problem>> {
+        let mut settings = Settings::defaults(cores);
+        let mut options = Options::new(map);
+        read_count(&mut options, "parallelism", 1..=1024, &mut settings.parallelism);
+        read_count(&mut options, "batchRows", 1..=1 << 20, &mut settings.batch_rows);
+        read_size(&mut options, "batchBytes", &mut settings.batch_bytes);
+        read_count(&mut options, "edgeRows", 1..=1 << 30, &mut settings.edge_rows);
+        read_size(&mut options, "edgeBytes", &mut settings.edge_bytes);
+        read_count(&mut options, "keepEpochs", 1..=10_000, &mut settings.keep_epochs);
+        let mut vnodes = usize::from(settings.vnodes);
+        read_count(&mut options, "vnodes", 1..=32_768, &mut vnodes);
+        settings.vnodes = vnodes as u16;
+        for (key, slot) in [
+            ("checkpointEvery", &mut settings.checkpoint_every),
+            ("outOfOrderness", &mut settings.out_of_orderness),
+            ("idleTimeout", &mut settings.idle_timeout),
+            ("maxFutureSkew", &mut settings.max_future_skew),
+            ("heartbeatEvery", &mut settings.heartbeat_every),
+        ] {
+            if let Some(duration) = options.duration(key) {
+                *slot = duration;
+            }
+        }
+        for (key, duration) in [("checkpointEvery", settings.checkpoint_every), ("heartbeatEvery", settings.heartbeat_every)] {
+            if duration.is_zero() {
+                options.problem(key, "must be longer than 0");
+            }
+        }
+        if let Some(at_end) = options.choice("atEnd", &[("drain", AtEnd::Drain), ("suspend", AtEnd::Suspend)]) {
+            settings.at_end = at_end;
+        }
+        if let Some(policy) = read_policy(&mut options) {
+            settings.on_bad = policy;
+        }
+        settings.dead_letter = options.string("deadLetter");
+        if let Some(ratio) = options.number("maxBadRatio") {
+            if (0.0..=1.0).contains(&ratio) {
+                settings.max_bad_ratio = ratio;
+            } else {
+                options.problem("maxBadRatio", format!("`{ratio}` is not between 0 and 1"));
+            }
+        }
+        settings.state_dir = options.string("stateDir").map(PathBuf::from);
+        if let Some(table) = options.table("restarts") {
+            let problems = read_restarts(table, &mut settings.restarts);
+            options.problems(problems);
+        }
+        for (key, what) in [
+            ("stateUrl", "epochs are kept in a directory (`stateDir`)"),
+            ("maxMemory", "state is not limited by memory"),
+            ("spill", "state does not spill"),
+            ("transforms", "there is no transform registry"),
+            ("allowedLateness", "late rows are not waited for"),
+        ] {
+            if options.value(key).is_some() {
+                options.problem(key, format!("`{key}` is not available in this version: {what}"));
+            }
+        }
+        let problems = options.finish();
+        if problems.is_empty() { Ok(settings) } else { Err(problems) }
+    }
+}
+
+/// Reads `onBadData`, of settings or of a dataset.
+pub(crate) fn read_policy(options: &mut Options<'_>) -> Option<OnBadData> {
+    let policy = options.choice(
+        "onBadData",
+        &[("fail", OnBadData::Fail), ("drop", OnBadData::Drop), ("deadLetter", OnBadData::DeadLetter), ("rescue", OnBadData::Rescue)],
+    )?;
+    if policy == OnBadData::Rescue {
+        options.problem("onBadData", "`rescue` is not available in this version; use `deadLetter`, which keeps the text of the row");
+        return None;
+    }
+    Some(policy)
+}
+
+fn read_count(options: &mut Options<'_>, key: &str, range: std::ops::RangeInclusive<usize>, slot: &mut usize) {
+    if let Some(value) = options.unsigned(key) {
+        match usize::try_from(value).ok().filter(|value| range.contains(value)) {
+            Some(value) => *slot = value,
+            None => options.problem(key, format!("`{value}` is not between {} and {}", range.start(), range.end())),
+        }
+    }
+}
+
+fn read_size(options: &mut Options<'_>, key: &str, slot: &mut usize) {
+    if let Some(value) = options.size(key) {
+        match usize::try_from(value).ok().filter(|value| *value >= 1024) {
+            Some(value) => *slot = value,
+            None => options.problem(key, format!("`{value}` bytes is too small; use at least 1KiB")),
+        }
+    }
+}
+
+fn read_restarts(table: &Map<String, Value>, restarts: &mut Restarts) -> Vec<Problem> {
+    let mut options = Options::new(table);
+    if let Some(max) = options.unsigned("max") {
+        restarts.max = u32::try_from(max).unwrap_or(u32::MAX);
+    }
+    if let Some(within) = options.duration("within") {
+        restarts.within = within;
+    }
+    if let Some(text) = options.string("backoff") {
+        let (from, to) = text.split_once("..").unwrap_or((&text, &text));
+        match (parse_duration(from), parse_duration(to)) {
+            (Ok(from), Ok(to)) if from <= to => (restarts.backoff_from, restarts.backoff_to) = (from, to),
+            (Ok(_), Ok(_)) => options.problem("backoff", format!("`{text}` ends before it begins")),
+            (Err(message), _) | (_, Err(message)) => options.problem("backoff", message),
+        }
+    }
+    options.finish().into_iter().map(|problem| problem.under(["restarts"])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_setting_of_the_vocabulary_is_read_or_refused_by_name() {
+        let map = json!({
+            "parallelism": 3, "batchRows": 7, "checkpointEvery": "250ms", "atEnd": "suspend", "onBadData": "drop",
+            "restarts": { "max": 1, "within": "1m", "backoff": "10ms..1s" }, "stateDir": "state", "maxBadRatio": 0.5
+        });
+        let settings = Settings::read(map.as_object().unwrap(), 2).unwrap();
+        assert_eq!((settings.parallelism, settings.batch_rows, settings.at_end), (3, 7, AtEnd::Suspend));
+        assert_eq!(settings.checkpoint_every, Duration::from_millis(250));
+        assert_eq!((settings.restarts.max, settings.restarts.backoff_to), (1, Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn mistakes_are_collected() {
+        let map = json!({ "parallelism": 0, "checkpontEvery": "5s", "maxBadRatio": 2, "spill": true, "restarts": { "backoff": "2s..1s" } });
+        let problems: Vec<String> =
+            Settings::read(map.as_object().unwrap(), 2).unwrap_err().iter().map(|problem| problem.path.join(".")).collect();
+        assert_eq!(problems, ["parallelism", "maxBadRatio", "restarts.backoff", "spill", "checkpontEvery"]);
+    }
+}

@@ -1,0 +1,43 @@
+//! Running other programs.
+
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Runs a program to its end, showing what is run.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    eprintln!("> {}", shown(command));
+    let status = command.status().with_context(|| format!("cannot start `{}`", command.get_program().to_string_lossy()))?;
+    if !status.success() {
+        bail!("`{}` ended with {status}", shown(command));
+    }
+    Ok(())
+}
+
+/// Whether a program is there and answers.
+pub(crate) fn answers(program: &str, argument: &str) -> bool {
+    Command::new(program).arg(argument).output().is_ok_and(|output| output.status.success())
+}
+
+/// The cargo that runs this task.
+pub(crate) fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root);
+    command
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
+/// Where guests are built: beside the other artifacts.
+pub(crate) fn guest_target(root: &Path) -> PathBuf {
+    target(root).join("guests")
+}
+
+fn shown(command: &Command) -> String {
+    let arguments = command.get_args().map(|argument| argument.to_string_lossy().into_owned());
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    std::iter::once(program).chain(arguments).collect::<Vec<_>>().join(" ")
+}
