@@ -8,7 +8,7 @@ use crate::manifest::Manifest;
 use crate::store::EpochStore;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use tidegate_api::{EventTime, Result, ResultExt};
+use tidegate_api::{Error, EventTime, Result, ResultExt};
 
 /// Who runs a generation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,13 +43,24 @@ impl Claim {
     }
 }
 
-/// Renews (or, with `released`, gives up) the claim of the generation of `manifest`.
+/// Renews the claim of the generation of `manifest`.
 ///
 /// # Errors
 /// `External` if the store did not confirm.
-pub fn write(store: &dyn EpochStore, manifest: &Manifest, now: EventTime, released: bool) -> Result<()> {
-    let claim = Claim { holder: manifest.owner.clone(), renewed: now, interval_ms: manifest.interval_ms, released };
-    let bytes = serde_json::to_vec(&claim).expect("a claim has text keys only");
+pub fn renew(store: &dyn EpochStore, manifest: &Manifest, now: EventTime) -> Result<()> {
+    write(store, manifest, &Claim { renewed: now, released: false, ..Claim::of(manifest) })
+}
+
+/// Gives up the claim of the generation of `manifest`: its tasks have ended, in order or by a failure, and nothing of it runs on.
+///
+/// # Errors
+/// `External` if the store did not confirm; the claim then runs out by itself.
+pub fn release(store: &dyn EpochStore, manifest: &Manifest, now: EventTime) -> Result<()> {
+    write(store, manifest, &Claim { renewed: now, released: true, ..Claim::of(manifest) })
+}
+
+fn write(store: &dyn EpochStore, manifest: &Manifest, claim: &Claim) -> Result<()> {
+    let bytes = serde_json::to_vec(claim).map_err(|error| Error::internal(format!("a claim cannot be written: {error}")))?;
     store.put(&keys::claim(manifest.run, manifest.generation), &bytes).context(|| "claim".to_string())
 }
 

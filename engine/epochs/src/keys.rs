@@ -10,10 +10,9 @@
 //!
 //! RUN is the run's number, EPOCH and GENERATION are padded with zeros so that a listing is in order.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use tidegate_api::{Epoch, Generation, RunId};
-
-use serde::{Deserialize, Serialize};
 
 /// The number of a run within its store: 1 for the first, one more with every `--fresh`. The highest that has a manifest is
 /// the current one. A number, not the run-id, is in a manifest's key, so that two fresh starts contend for the same key.
@@ -96,6 +95,11 @@ pub fn objects(run_id: &RunId) -> String {
 /// A state object. `task` names operator and task; `seq` numbers the objects of one task and epoch.
 pub fn object(run_id: &RunId, generation: Generation, epoch: Epoch, operator: &str, task: u32, seq: u32) -> String {
     format!("{}{:010}/{:020}/{}.{task}/{seq}", objects(run_id), generation.0, epoch.0, segment(operator))
+}
+
+/// The generation that wrote an object of the run whose objects lie in `folder`.
+pub(crate) fn generation_of(folder: &str, object: &str) -> Option<Generation> {
+    object.strip_prefix(folder)?.split('/').next()?.parse().ok().map(Generation)
 }
 
 /// The folder of what a sink stages.

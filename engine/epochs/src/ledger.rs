@@ -27,7 +27,7 @@ pub struct TaskSnapshot {
 pub struct SplitProgress {
     /// The split.
     pub id: SplitId,
-    /// Where to read next; `None` if nothing was read and the split had no position to begin at.
+    /// Where to read next; `None` if nothing was read yet, which leaves the position as it was.
     pub position: Option<Position>,
     /// The largest event time read.
     pub max_event_time: Option<EventTime>,
@@ -128,7 +128,7 @@ impl Ledger {
             match index.get(&progress.id) {
                 Some(&at) => {
                     let known = &mut entry.splits[at];
-                    known.position = progress.position.map(|position| position.0);
+                    known.position = progress.position.map(|position| position.0).or(known.position.take());
                     known.max_event_time = known.max_event_time.max(progress.max_event_time);
                     known.status = progress.status;
                 }
@@ -227,14 +227,20 @@ impl Ledger {
         }
     }
 
-    /// The tokens of one sink in the newest manifest, to be committed.
-    pub fn pending(&self, sink: &str) -> Vec<CommitToken> {
-        self.newest.sinks.get(sink).map(|sink| sink.pending.iter().map(PendingToken::commit_token).collect()).unwrap_or_default()
+    /// The tokens of one sink for `epoch`, to be committed: the newest manifest's or, while that is not published yet, those handed over so far.
+    pub fn pending(&self, epoch: Epoch, sink: &str) -> Vec<CommitToken> {
+        let manifest = if epoch == self.newest.epoch { Some(&self.newest) } else { self.sealed.as_ref() };
+        let pending = match manifest {
+            Some(manifest) => manifest.sinks.get(sink).map(|sink| sink.pending.as_slice()),
+            None => self.tokens.get(sink).map(Vec::as_slice),
+        };
+        pending.unwrap_or_default().iter().map(PendingToken::commit_token).collect()
     }
 
-    /// The positions of one source in the newest manifest, to be acknowledged.
-    pub fn positions(&self, source: &str) -> Vec<(SplitId, Position)> {
-        let splits = self.newest.sources.get(source).map_or(&[][..], |source| &source.splits);
+    /// The positions of one source as of `epoch`, to be acknowledged; chosen as in [`Ledger::pending`].
+    pub fn positions(&self, epoch: Epoch, source: &str) -> Vec<(SplitId, Position)> {
+        let manifest = if epoch == self.newest.epoch { &self.newest } else { self.sealed.as_ref().unwrap_or(&self.next) };
+        let splits = manifest.sources.get(source).map_or(&[][..], |source| &source.splits);
         splits.iter().filter_map(|split| Some((split.id.clone(), Position(split.position.clone()?)))).collect()
     }
 }

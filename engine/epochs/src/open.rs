@@ -192,13 +192,20 @@ fn attempt(store: &dyn EpochStore, request: &OpenRequest, now: EventTime) -> Res
     };
     let newest = choose::newest_readable(&history)?;
     if newest.ended == Some(End::Superseded) {
+        if let Some(from) = request.from {
+            return Err(Error::config(format!("run {} was closed by a fresh start; epoch {from} cannot be gone back to", newest.run_id)));
+        }
         return Ok(Some(begin_after(request, &history, newest.clone())));
     }
-    let complete = newest.ended == Some(End::Drain) && !request.fresh && request.from.is_none();
+    // A later manifest that cannot be read leaves open whether this one is the end; then it is chosen like any other.
+    let is_last = history.newest() == Some(newest.epoch);
+    let complete = is_last && newest.ended == Some(End::Drain) && !request.fresh && request.from.is_none();
     if complete && history.is_settled(newest) {
         return Ok(Some(Opening::Complete { epoch: newest.epoch, unsettled: None }));
     }
-    refuse_a_living_holder(store, request, newest, now)?;
+    if !(is_last && newest.ended.is_some() && history.marks.contains(&newest.epoch)) {
+        refuse_a_living_holder(store, request, newest, now)?;
+    }
     if history.single.contains(&newest.epoch) {
         mend(store, newest)?;
     }
@@ -261,7 +268,7 @@ fn next_manifest(request: &OpenRequest, history: &History, base: &Manifest, ende
     next.opens_generation = true;
     next.ended = ended;
     // What the newest manifest left pending goes along. What lies beyond an older base is undone and comes again.
-    let carried = base.epoch == newest && !history.is_settled(base);
+    let carried = history.manifests.keys().next_back() == Some(&base.epoch) && !history.is_settled(base);
     if !carried {
         for sink in next.sinks.values_mut() {
             sink.pending.clear();

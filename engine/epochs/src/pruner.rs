@@ -6,6 +6,7 @@
 
 use crate::keys::{self, Copy, RunNumber};
 use crate::manifest::Manifest;
+use crate::recovery::RecoveryPlan;
 use crate::store::EpochStore;
 use std::collections::{BTreeMap, BTreeSet};
 use tidegate_api::{Epoch, Result};
@@ -41,6 +42,34 @@ impl Pruner {
             pruner.published(manifest);
         }
         pruner
+    }
+
+    /// The pruner of a start that goes on: knows every manifest of the run, and deletes state objects that no manifest names,
+    /// of generations below this one. Those are fenced and can never name them any more.
+    ///
+    /// # Errors
+    /// `External` if the store does not answer; nothing is lost by trying again.
+    pub fn open(store: &dyn EpochStore, plan: &RecoveryPlan, keep: usize) -> Result<Self> {
+        let mut pruner = Pruner::new(plan.run(), keep, plan.older.iter().chain([&plan.manifest]));
+        let folder = keys::objects(plan.run_id());
+        let mut existing: BTreeSet<String> = store.list(&folder)?.into_iter().collect();
+        if plan.may_sweep {
+            let named: BTreeSet<&String> = pruner.known.values().flat_map(|named| &named.objects).collect();
+            let orphans: Vec<String> = existing
+                .iter()
+                .filter(|object| !named.contains(object) && keys::generation_of(&folder, object).is_some_and(|of| of < plan.generation()))
+                .cloned()
+                .collect();
+            for orphan in orphans {
+                store.delete(&orphan)?;
+                existing.remove(&orphan);
+            }
+        }
+        // Manifests that open generations outlive what they name; it is not deleted again at every start.
+        for named in pruner.known.values_mut() {
+            named.objects.retain(|object| existing.contains(object));
+        }
+        Ok(pruner)
     }
 
     /// A manifest was published.

@@ -94,9 +94,11 @@ pub fn newest_run(store: &dyn EpochStore) -> Result<Option<History>> {
                 history.manifests.insert(epoch, manifest);
                 history.single.insert(epoch);
             }
-            Read::None(why) => {
+            Read::Damaged(why) => {
                 history.unreadable.insert(epoch, why);
             }
+            // Listed and gone: a running start has pruned it meanwhile.
+            Read::Gone => {}
         }
     }
     let marks = store.list(&keys::marks(run)).context(|| "listing commit marks".to_string())?;
@@ -107,16 +109,19 @@ pub fn newest_run(store: &dyn EpochStore) -> Result<Option<History>> {
 enum Read {
     Both(Manifest),
     One(Manifest),
-    None(String),
+    Damaged(String),
+    Gone,
 }
 
 /// Reads both copies. They are small, and a start is the moment to learn that one of them is gone.
 fn read(store: &dyn EpochStore, run: RunNumber, epoch: Epoch) -> Result<Read> {
     let mut readable = Vec::new();
     let mut reasons = Vec::new();
+    let mut missing = 0;
     for copy in [Copy::A, Copy::B] {
         let key = keys::manifest(run, epoch, copy);
         let Some(bytes) = store.get(&key).context(|| format!("manifest `{key}`"))? else {
+            missing += 1;
             reasons.push(format!("`{key}` is missing"));
             continue;
         };
@@ -131,13 +136,16 @@ fn read(store: &dyn EpochStore, run: RunNumber, epoch: Epoch) -> Result<Read> {
             },
         }
     }
+    if missing == 2 {
+        return Ok(Read::Gone);
+    }
     for reason in &reasons {
         tracing::warn!(%epoch, %reason, "a copy of a manifest cannot be used");
     }
     Ok(match (readable.pop(), readable.pop()) {
         (Some(manifest), Some(_)) => Read::Both(manifest),
         (Some(manifest), None) => Read::One(manifest),
-        (None, _) => Read::None(reasons.join("; ")),
+        (None, _) => Read::Damaged(reasons.join("; ")),
     })
 }
 

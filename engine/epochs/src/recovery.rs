@@ -5,7 +5,7 @@
 //! is read by whoever opens sources and operators.
 
 use crate::keys::RunNumber;
-use crate::manifest::{Manifest, PieceRef, SplitEntry, SplitStatus};
+use crate::manifest::{Manifest, PieceRef, SplitEntry};
 use crate::publish::mark_committed;
 use crate::store::EpochStore;
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,12 +155,10 @@ impl RecoveryPlan {
 pub fn check(manifest: &Manifest, shape: &JobShape) -> Result<BTreeMap<String, String>> {
     let mut problems = Vec::new();
     let mut dropped = BTreeMap::new();
-    for (name, source) in &manifest.sources {
-        if !shape.sources.contains_key(name) && source.splits.iter().any(|split| split.status == SplitStatus::Reading) {
-            problems.push(format!(
-                "source `{name}` was being read and is not in this pipeline any more; put it back, or start over with `--fresh`"
-            ));
-        }
+    for name in manifest.sources.keys().filter(|name| !shape.sources.contains_key(*name)) {
+        problems.push(format!(
+            "source `{name}` was being read and is not in this pipeline any more; put it back, or start over with `--fresh`"
+        ));
     }
     for (name, operator) in manifest.operators.iter().filter(|(_, operator)| !operator.pieces.is_empty()) {
         let reason = match shape.operators.get(name) {

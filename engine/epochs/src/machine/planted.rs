@@ -14,7 +14,7 @@ pub enum PlantedBug {
     CommitBeforeManifest,
     /// Losing the create of a manifest is taken for winning it. A superseded start goes on committing.
     FenceSkipped,
-    /// The mark is written before the sinks are committed, and they are not. A crash then loses the epoch's rows.
+    /// The mark is written before the sinks are committed. A crash in between loses the epoch's rows.
     MarkBeforeCommit,
 }
 
