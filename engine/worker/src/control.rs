@@ -139,6 +139,10 @@ pub struct HostSettings {
     pub default_heartbeat: Option<std::time::Duration>,
     /// How this start treats what earlier starts left.
     pub start: StartOptions,
+    /// Tells whether the holder of an older claim is gone, so that its claim need not be waited for.
+    pub(crate) is_gone: Option<tidegate_epochs::open::IsGone>,
+    /// For chaos tests: called at every kill point.
+    pub(crate) kill_hook: Option<tidegate_runtime::job::KillHook>,
     /// Plugins already read, so that their compiled code is shared.
     pub(crate) loaded_plugins: Option<crate::compute::Plugins>,
 }
@@ -183,6 +187,21 @@ impl HostSettings {
     #[must_use]
     pub fn with_default_heartbeat(mut self, every: std::time::Duration) -> Self {
         self.default_heartbeat = Some(every);
+        self
+    }
+
+    /// Trusts this machine's process table: a claim whose process has ended here is not waited for. For hosts that run
+    /// where the earlier start ran.
+    #[must_use]
+    pub fn with_local_claims(mut self) -> Self {
+        self.is_gone = Some(Arc::new(|claim| crate::run::is_gone(&claim.holder)));
+        self
+    }
+
+    /// For chaos tests: calls `hook` at every kill point.
+    #[must_use]
+    pub fn with_kill_hook(mut self, hook: tidegate_runtime::job::KillHook) -> Self {
+        self.kill_hook = Some(hook);
         self
     }
 

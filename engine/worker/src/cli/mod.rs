@@ -36,6 +36,9 @@ enum Verb {
         /// Start although another run of this pipeline seems to be alive; that one is fenced
         #[arg(long)]
         takeover: bool,
+        /// For chaos tests: stand still at the named point of the protocol, the given number of times in
+        #[arg(long, hide = true, value_name = "POINT[:N]")]
+        pause_at: Option<String>,
     },
     /// Check a pipeline file and everything it names, without running it
     Validate {
@@ -96,7 +99,7 @@ pub(crate) fn main() -> ExitCode {
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
     logs.compact().init();
     let code = match args.verb {
-        Verb::Run { file, fresh, takeover } => run::run(&file, fresh, takeover),
+        Verb::Run { file, fresh, takeover, pause_at } => run::run(&file, fresh, takeover, pause_at.as_deref()),
         Verb::Validate { file } => plan::validate(&file),
         Verb::Plan { file, format, explain } => plan::plan(&file, format, explain),
         Verb::Steps { name } => lists::steps(name.as_deref()),

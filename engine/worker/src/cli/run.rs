@@ -6,12 +6,13 @@ use super::{read, refuse};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidegate::control::StartOptions;
 use tidegate::file::FileHost;
 use tidegate::{host::HostConfig, prepare, run_stream};
+use tidegate_runtime::job::{KillHook, KillPoint};
 
-pub(super) fn run(path: &Path, fresh: bool, takeover: bool) -> u8 {
+pub(super) fn run(path: &Path, fresh: bool, takeover: bool, pause_at: Option<&str>) -> u8 {
     let file = match read(path) {
         Ok(file) => file,
         Err(mistakes) => return refuse(&mistakes),
@@ -27,11 +28,21 @@ pub(super) fn run(path: &Path, fresh: bool, takeover: bool) -> u8 {
     }
     let progress = Arc::new(Progress::new());
     let shown = Arc::clone(&progress);
-    let settings = file
+    let mut settings = file
         .host_settings()
+        .with_local_claims()
         .with_default_state_dir(file.base_dir().join(".tidegate").join(file.name()))
         .with_start(StartOptions::default().with_fresh(fresh).with_takeover(takeover))
         .with_default_heartbeat(std::time::Duration::from_millis(200));
+    if let Some(text) = pause_at {
+        match pause_hook(text) {
+            Some(hook) => settings = settings.with_kill_hook(hook),
+            None => {
+                eprintln!("`{text}` is no point of the protocol");
+                return super::USAGE;
+            }
+        }
+    }
     let host = Arc::new(FileHost::new(Arc::clone(&file), settings, plugins, stop, Box::new(move |record| shown.show(record))));
     // All mistakes with their lines, before anything starts; the run itself would only name their paths.
     if let Err(problems) = block_on(prepare(host.as_ref(), file.name())) {
@@ -89,4 +100,20 @@ pub(super) fn host_config() -> HostConfig {
         .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))
         .map(|cache| cache.join("tidegate").join("compiled"));
     HostConfig::default().with_cache_dir(cache)
+}
+
+/// Stands still at the `n`-th passing of a point, saying so, until somebody kills the process.
+fn pause_hook(text: &str) -> Option<KillHook> {
+    let (name, count) = text.split_once(':').unwrap_or((text, "1"));
+    let point = KillPoint::ALL.into_iter().find(|point| point.name() == name)?;
+    let left = AtomicU64::new(count.parse().ok().filter(|count| *count > 0)?);
+    Some(Arc::new(move |at, epoch| {
+        if at == point && left.fetch_sub(1, Ordering::SeqCst) == 1 {
+            eprintln!("paused at {name} epoch {epoch}", name = at.name());
+            loop {
+                std::thread::park();
+            }
+        }
+        Ok(())
+    }))
 }
