@@ -48,12 +48,15 @@ pub struct OptionDef {
     pub doc: &'static str,
 }
 
+/// Makes one half of a connector from its options, or answers every mistake in them.
+pub type Build<T> = fn(&Map<String, Value>, &ConnectorCtx) -> Result<Arc<T>, Vec<Problem>>;
+
 /// The reading half of a connector.
 pub struct SourceDef {
     /// Its options.
     pub options: &'static [OptionDef],
     /// Makes it.
-    pub build: fn(&Map<String, Value>, &ConnectorCtx) -> Result<Arc<dyn InlineSource>, Vec<Problem>>,
+    pub build: Build<dyn InlineSource>,
 }
 
 /// The writing half of a connector.
@@ -63,7 +66,7 @@ pub struct SinkDef {
     /// What it promises, in a phrase.
     pub guarantee: &'static str,
     /// Makes it.
-    pub build: fn(&Map<String, Value>, &ConnectorCtx) -> Result<Arc<dyn OutputSink>, Vec<Problem>>,
+    pub build: Build<dyn OutputSink>,
 }
 
 /// One connector.

@@ -1,0 +1,107 @@
+//! From bytes to batches: decoders that other connectors share.
+//!
+//! A [`Decoder`] is told the declared schema and the columns somebody reads, and is handed the bytes of a stream as they come. It
+//! answers whole records only, so a caller can stop and go on at any record. A record that cannot be used costs itself and
+//! nothing else; no number is ever wrapped, rounded or truncated to make it fit its column.
+//!
+//! Parquet and Arrow files have an order of their own to be read in; [`parquet`] and [`arrow`] read them in place.
+
+pub mod arrow;
+mod cells;
+mod conform;
+pub mod csv;
+pub mod infer;
+pub mod json;
+pub mod parquet;
+
+#[cfg(test)]
+mod tests;
+
+pub use cells::CellError;
+
+use ::arrow::array::RecordBatch;
+use ::arrow::datatypes::{Schema, SchemaRef};
+use std::sync::Arc;
+use tidegate_api::{BadRow, Error, Result};
+
+/// The largest record that is read.
+pub const MAX_RECORD: usize = 64 << 20;
+
+/// The declared columns, and which of them to decode.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// Every declared column.
+    pub declared: SchemaRef,
+    /// Those to decode, by index, ascending.
+    pub columns: Vec<usize>,
+    /// Their schema.
+    pub schema: SchemaRef,
+}
+
+impl Wanted {
+    /// All columns of a schema.
+    pub fn all(declared: SchemaRef) -> Self {
+        Wanted { columns: (0..declared.fields().len()).collect(), schema: Arc::clone(&declared), declared }
+    }
+
+    /// The columns that `keep` accepts, in the schema's order.
+    pub fn some(declared: SchemaRef, keep: impl Fn(&str) -> bool) -> Self {
+        let columns: Vec<usize> = (0..declared.fields().len()).filter(|index| keep(declared.field(*index).name())).collect();
+        let fields: Vec<_> = columns.iter().map(|index| Arc::clone(&declared.fields()[*index])).collect();
+        Wanted { columns, schema: Arc::new(Schema::new(fields)), declared }
+    }
+}
+
+/// A record that could not be used.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BadRecord {
+    /// Its number among the records of this call, good ones counted.
+    pub record: usize,
+    /// Where it begins in the input.
+    pub offset: usize,
+    /// What is wrong with it.
+    pub row: BadRow,
+}
+
+/// What a call decoded.
+#[derive(Debug, Clone)]
+pub struct Decoded {
+    /// The good records, in order, under [`Wanted::schema`].
+    pub rows: RecordBatch,
+    /// The bad ones, in order.
+    pub bad: Vec<BadRecord>,
+    /// How many records were taken, good and bad.
+    pub records: usize,
+    /// How many bytes of the input they cover.
+    pub consumed: usize,
+}
+
+/// Decodes a stream of records that are framed by the format itself.
+pub trait Decoder: Send {
+    /// Reads what stands before the first record: a byte order mark, a header. Called first on every stream, with its beginning;
+    /// again with more of it as long as the answer is `None`. `last`: there is no more.
+    ///
+    /// # Errors
+    /// `Config` if the stream does not fit the declared schema.
+    fn begin(&mut self, input: &[u8], last: bool) -> Result<Option<usize>>;
+
+    /// Takes whole records, at most `max_rows`, from the beginning of `input`. Consuming nothing means that it holds no whole record.
+    ///
+    /// # Errors
+    /// Only what is wrong with the stream as a whole; bad records are part of the answer.
+    fn decode(&mut self, input: &[u8], last: bool, max_rows: usize) -> Result<Decoded>;
+}
+
+/// The length of a UTF-8 byte order mark at the beginning; `None` if more input is needed to tell.
+fn byte_order_mark(input: &[u8], last: bool) -> Option<usize> {
+    const MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
+    if input.len() < MARK.len() && !last && MARK.starts_with(input) {
+        return None;
+    }
+    Some(if input.starts_with(&MARK) { MARK.len() } else { 0 })
+}
+
+/// A column that this format cannot hold.
+fn unsupported(format: &str, column: &str, data_type: &::arrow::datatypes::DataType) -> Error {
+    Error::config(format!("column `{column}`: {format} cannot hold the type `{}`", tidegate_api::types::name(data_type)))
+}

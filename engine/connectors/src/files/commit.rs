@@ -1,0 +1,111 @@
+//! Making parts visible, or undoing them; without any writer, any number of times, from any process.
+
+use super::staging::{PartName, Place, failed, sync_folder};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use tidegate_api::{CommitOutcome, CommitToken, Committer, Epoch, Result};
+
+/// Commits by hard link, which fails if the name exists: a part appears whole or not at all, and once.
+pub(super) struct FilesCommitter {
+    place: Place,
+}
+
+impl FilesCommitter {
+    pub(super) fn new(place: Place) -> Self {
+        FilesCommitter { place }
+    }
+
+    /// Links one part to its final name; answers what happened.
+    fn link(&self, part: &PartName) -> Result<CommitOutcome> {
+        let (from, to) = (self.place.staging.join(&part.staged), self.place.target.join(&part.name));
+        match fs::hard_link(&from, &to) {
+            Ok(()) => Ok(CommitOutcome::Done),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(CommitOutcome::AlreadyDone),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match to.try_exists() {
+                // Committed and cleared away before, by us or by somebody at the same time.
+                Ok(true) => Ok(CommitOutcome::AlreadyDone),
+                Ok(false) => Ok(CommitOutcome::Lost(format!("neither `{}` nor `{}` exists", from.display(), to.display()))),
+                Err(error) => Err(failed("looked at", &to, error)),
+            },
+            Err(error) => Err(failed("made visible", &to, error)),
+        }
+    }
+
+    fn remove(&self, staged: &str) -> Result<()> {
+        let path = self.place.staging.join(staged);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("removed", &path, error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a token's parts add up to.
+fn combined(outcomes: Vec<CommitOutcome>) -> CommitOutcome {
+    let mut all = CommitOutcome::AlreadyDone;
+    for outcome in outcomes {
+        match outcome {
+            CommitOutcome::Lost(reason) => return CommitOutcome::Lost(reason),
+            CommitOutcome::Done => all = CommitOutcome::Done,
+            CommitOutcome::AlreadyDone => {}
+        }
+    }
+    all
+}
+
+impl Committer for FilesCommitter {
+    fn commit(&mut self, _: Epoch, tokens: &[CommitToken]) -> Result<Vec<CommitOutcome>> {
+        if tokens.is_empty() {
+            return Ok(Vec::new());
+        }
+        let tokens = tokens.iter().map(|token| self.place.read(token)).collect::<Result<Vec<_>>>()?;
+        let mut outcomes = Vec::with_capacity(tokens.len());
+        for token in &tokens {
+            outcomes.push(combined(token.parts.iter().map(|part| self.link(part)).collect::<Result<Vec<_>>>()?));
+        }
+        // The final names are durable before the staged ones go; else a crash could lose both.
+        match sync_folder(&self.place.target) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(outcomes),
+            Err(error) => return Err(failed("made durable", &self.place.target, error)),
+        }
+        for part in tokens.iter().flat_map(|token| &token.parts) {
+            self.remove(&part.staged)?;
+        }
+        self.place.tidy();
+        Ok(outcomes)
+    }
+
+    fn abort(&mut self, _: Epoch, tokens: &[CommitToken]) -> Result<()> {
+        for token in tokens {
+            for part in self.place.read(token)?.parts {
+                self.remove(&part.staged)?;
+            }
+        }
+        self.place.tidy();
+        Ok(())
+    }
+
+    fn recover(&mut self, keep: &[CommitToken]) -> Result<()> {
+        let mut kept = BTreeSet::new();
+        for token in keep {
+            kept.extend(self.place.read(token)?.parts.into_iter().map(|part| part.staged));
+        }
+        let entries = match fs::read_dir(&self.place.staging) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(failed("listed", &self.place.staging, error)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(|error| failed("listed", &self.place.staging, error))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let is_older = Place::generation_of(&name).is_some_and(|generation| generation < self.place.generation);
+            if is_older && !kept.contains(&name) {
+                self.remove(&name)?;
+            }
+        }
+        self.place.tidy();
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! Compressed streams, both ways.
+
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+/// How a file is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// gzip; all members are read.
+    Gz,
+    /// Zstandard; all frames are read.
+    Zst,
+    /// Snappy, inside Parquet only.
+    Snappy,
+}
+
+impl Compression {
+    /// What the ending of a name says.
+    pub(super) fn of(path: &Path) -> Compression {
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("gz" | "gzip") => Compression::Gz,
+            Some("zst" | "zstd") => Compression::Zst,
+            _ => Compression::None,
+        }
+    }
+
+    /// A name without the ending that says the compression.
+    pub(super) fn strip(name: &str) -> &str {
+        [".gz", ".gzip", ".zst", ".zstd"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name)
+    }
+
+    /// What the ending of a text file's name adds.
+    pub(super) fn ending(self) -> &'static str {
+        match self {
+            Compression::Gz => ".gz",
+            Compression::Zst => ".zst",
+            Compression::None | Compression::Snappy => "",
+        }
+    }
+
+    /// Reads through the compression.
+    pub(super) fn reader(self, file: File) -> io::Result<Box<dyn Read + Send>> {
+        Ok(match self {
+            Compression::None | Compression::Snappy => Box::new(file),
+            Compression::Gz => Box::new(MultiGzDecoder::new(io::BufReader::with_capacity(1 << 16, file))),
+            Compression::Zst => Box::new(zstd::stream::read::Decoder::new(file)?),
+        })
+    }
+}
+
+/// A file being written through a compression.
+pub(super) enum Output {
+    Plain(File),
+    Gz(GzEncoder<File>),
+    Zst(zstd::stream::write::Encoder<'static, File>),
+}
+
+impl Output {
+    pub(super) fn new(compression: Compression, file: File) -> io::Result<Self> {
+        Ok(match compression {
+            Compression::None | Compression::Snappy => Output::Plain(file),
+            Compression::Gz => Output::Gz(GzEncoder::new(file, flate2::Compression::default())),
+            Compression::Zst => Output::Zst(zstd::stream::write::Encoder::new(file, 3)?),
+        })
+    }
+
+    pub(super) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Output::Plain(file) => file.write_all(bytes),
+            Output::Gz(encoder) => encoder.write_all(bytes),
+            Output::Zst(encoder) => encoder.write_all(bytes),
+        }
+    }
+
+    /// Ends the stream and makes the file's content durable.
+    pub(super) fn finish(self) -> io::Result<()> {
+        let file = match self {
+            Output::Plain(file) => file,
+            Output::Gz(encoder) => encoder.finish()?,
+            Output::Zst(encoder) => encoder.finish()?,
+        };
+        file.sync_all()
+    }
+}

@@ -1,0 +1,32 @@
+//! The `files` connector: reads CSV, JSON lines, Parquet and Arrow files, writes parts of a directory in transactions.
+
+mod commit;
+mod compression;
+mod config;
+mod input;
+mod listing;
+mod open;
+mod part;
+mod sink;
+mod source;
+mod staging;
+
+#[cfg(test)]
+mod tests;
+
+use crate::registry::{ConnectorDef, SinkDef, SourceDef};
+
+pub use compression::Compression;
+pub use config::{FilesSinkConfig, FilesSourceConfig, Format};
+pub use sink::FilesSink;
+pub use source::FilesSource;
+pub use staging::STAGING;
+
+/// The connector, for the list of all.
+pub const CONNECTOR: ConnectorDef = ConnectorDef {
+    name: "files",
+    doc: "Files of a folder. Reading, every file is a split and can be gone on with at any row. Writing, rows become visible as whole \
+          files with their epoch: `part-<run>-<dataset>-<generation>-<epoch>-<task>-<number>.<ending>`.",
+    source: Some(SourceDef { options: config::SOURCE_OPTIONS, build: source::build }),
+    sink: Some(SinkDef { options: config::SINK_OPTIONS, guarantee: "exactly once", build: sink::build }),
+};

@@ -1,0 +1,264 @@
+//! One open file of any format, read from a position on.
+
+use super::compression::Compression;
+use super::config::{FilesSourceConfig, Format};
+use super::input::Input;
+use crate::decode::csv::CsvDecoder;
+use crate::decode::json::JsonDecoder;
+use crate::decode::parquet::{ParquetFile, Place};
+use crate::decode::{Decoder, MAX_RECORD, Wanted, arrow, infer, parquet};
+use ::arrow::array::{RecordBatch, UInt64Array};
+use ::arrow::datatypes::SchemaRef;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use tidegate_api::{BadRow, Error, Ordinals, Position, Result, ResultExt};
+
+/// Where reading goes on: bytes and rows of a text, row group and row of Parquet, record batch and row of Arrow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct At {
+    pub(super) major: u64,
+    pub(super) minor: u64,
+    /// The number of the next row in the file.
+    pub(super) row: u64,
+}
+
+impl At {
+    pub(super) fn position(self) -> Position {
+        Position(format!("{}:{}:{}", self.major, self.minor, self.row).into_bytes())
+    }
+
+    pub(super) fn parse(position: &Position) -> Option<Self> {
+        let mut numbers = std::str::from_utf8(&position.0).ok()?.split(':').map(str::parse);
+        let at = At { major: numbers.next()?.ok()?, minor: numbers.next()?.ok()?, row: numbers.next()?.ok()? };
+        numbers.next().is_none().then_some(at)
+    }
+}
+
+/// Rows of a file that stand together.
+pub(super) struct Rows {
+    pub(super) rows: RecordBatch,
+    pub(super) bad: Vec<BadRow>,
+    pub(super) ordinals: Ordinals,
+    pub(super) at: At,
+}
+
+/// An open file.
+pub(super) enum OpenFile {
+    Text { input: Input, decoder: Box<dyn Decoder>, row: u64 },
+    Parquet(Box<ParquetFile>),
+    Arrow { input: Box<arrow::ArrowInput>, row: u64 },
+}
+
+/// Format and compression of a file.
+pub(super) fn form(config: &FilesSourceConfig, path: &Path) -> Result<(Format, Compression)> {
+    let format = config.format.or_else(|| Format::of(path)).ok_or_else(|| {
+        Error::config(format!(
+            "`{}`: the name does not say what is in it, set `format` to `json`, `csv`, `parquet` or `arrow`",
+            path.display()
+        ))
+    })?;
+    let compression = match format {
+        // Parquet compresses its own pages.
+        Format::Parquet => Compression::None,
+        Format::Json | Format::Csv | Format::Arrow => config.compression.unwrap_or_else(|| Compression::of(path)),
+    };
+    Ok((format, compression))
+}
+
+fn opened(path: &Path) -> Result<File> {
+    File::open(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Error::external("does not exist"),
+        _ => Error::external("cannot be opened").caused_by(error),
+    })
+}
+
+fn unreadable(error: std::io::Error) -> Error {
+    match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => Error::external("ends too early, it is truncated").caused_by(error),
+        _ => Error::external("cannot be read").caused_by(error),
+    }
+}
+
+fn place(path: &Path) -> String {
+    format!("file `{}`", path.display())
+}
+
+/// The first bytes of a file, and whether they are all of it.
+fn beginning(path: &Path, compression: Compression, most: usize) -> Result<(Vec<u8>, bool)> {
+    let mut bytes = Vec::new();
+    let reader = compression.reader(opened(path)?).map_err(unreadable)?;
+    reader.take(most as u64).read_to_end(&mut bytes).map_err(unreadable)?;
+    let all = bytes.len() < most;
+    Ok((bytes, all))
+}
+
+/// The schema of a file that nobody declared.
+pub(super) fn infer_schema(config: &FilesSourceConfig, path: &Path) -> Result<SchemaRef> {
+    const SAMPLE_BYTES: usize = 4 << 20;
+    let infer = || {
+        let (format, compression) = form(config, path)?;
+        match format {
+            Format::Csv => {
+                let (bytes, all) = beginning(path, compression, SAMPLE_BYTES)?;
+                infer::csv(&config.csv, &bytes, all, config.infer_sample)
+            }
+            Format::Json => {
+                let (bytes, all) = beginning(path, compression, SAMPLE_BYTES)?;
+                infer::json(&bytes, all, config.infer_sample)
+            }
+            Format::Parquet => parquet::schema_of(&opened(path)?),
+            Format::Arrow => {
+                if is_arrow_file(path, compression)? {
+                    arrow::file_schema(Box::new(opened(path)?))
+                } else {
+                    arrow::stream_schema(compression.reader(opened(path)?).map_err(unreadable)?)
+                }
+            }
+        }
+    };
+    infer().context(|| place(path))
+}
+
+fn is_arrow_file(path: &Path, compression: Compression) -> Result<bool> {
+    let (bytes, _) = beginning(path, compression, arrow::FILE_MAGIC.len())?;
+    let is_file = arrow::is_file(&bytes);
+    if is_file && compression != Compression::None {
+        return Err(Error::config("an Arrow file must be read out of order, so it cannot be compressed as a whole; use an Arrow stream"));
+    }
+    Ok(is_file)
+}
+
+impl OpenFile {
+    /// Opens a file at a position.
+    pub(super) fn open(config: &FilesSourceConfig, path: &Path, wanted: &Wanted, at: At) -> Result<Self> {
+        OpenFile::open_inside(config, path, wanted, at).context(|| place(path))
+    }
+
+    fn open_inside(config: &FilesSourceConfig, path: &Path, wanted: &Wanted, at: At) -> Result<Self> {
+        let (format, compression) = form(config, path)?;
+        let decoder: Box<dyn Decoder> = match format {
+            Format::Csv => Box::new(CsvDecoder::new(config.csv.clone(), wanted.clone())?),
+            Format::Json => Box::new(JsonDecoder::new(wanted.clone())),
+            Format::Parquet => {
+                let file = ParquetFile::open(opened(path)?, Arc::clone(&wanted.schema), Place { group: at.major, row: at.minor })?;
+                return Ok(OpenFile::Parquet(Box::new(file)));
+            }
+            Format::Arrow => {
+                let schema = Arc::clone(&wanted.schema);
+                let input = if is_arrow_file(path, compression)? {
+                    arrow::ArrowInput::file(Box::new(opened(path)?), Box::new(opened(path)?), schema, at.major, at.minor)?
+                } else {
+                    arrow::ArrowInput::stream(compression.reader(opened(path)?).map_err(unreadable)?, schema, at.major, at.minor)?
+                };
+                return Ok(OpenFile::Arrow { input: Box::new(input), row: at.row });
+            }
+        };
+        let (input, decoder) = begun(path, compression, decoder)?;
+        if at.major <= input.offset() {
+            return Ok(OpenFile::Text { input, decoder, row: at.row });
+        }
+        let input = Input::open(opened(path)?, compression, at.major).map_err(unreadable)?;
+        Ok(OpenFile::Text { input, decoder, row: at.row })
+    }
+
+    /// The next rows; `None` at the end.
+    pub(super) fn read(&mut self, path: &Path, max_rows: usize, max_bytes: usize, ordinals: bool) -> Result<Option<Rows>> {
+        let read = match self {
+            OpenFile::Text { input, decoder, row } => read_text(input, decoder.as_mut(), row, max_rows, max_bytes, ordinals),
+            OpenFile::Parquet(file) => file.read(max_rows).map(|read| {
+                read.map(|read| {
+                    let at = At { major: read.next.group, minor: read.next.row, row: read.first + read.records as u64 };
+                    rows(read.rows, read.bad, read.first, read.records, at, ordinals)
+                })
+            }),
+            OpenFile::Arrow { input, row } => input.read(max_rows).map(|batch| {
+                batch.map(|batch| {
+                    let first = *row;
+                    *row += batch.records as u64;
+                    let at = At { major: batch.next_batch, minor: batch.next_row, row: *row };
+                    rows(batch.rows, batch.bad, first, batch.records, at, ordinals)
+                })
+            }),
+        };
+        read.context(|| place(path))
+    }
+}
+
+/// A text file whose header has been read.
+fn begun(path: &Path, compression: Compression, mut decoder: Box<dyn Decoder>) -> Result<(Input, Box<dyn Decoder>)> {
+    let mut input = Input::open(opened(path)?, compression, 0).map_err(unreadable)?;
+    let mut window = 1 << 14;
+    loop {
+        input.fill(window).map_err(unreadable)?;
+        match decoder.begin(input.bytes(), input.ended())? {
+            Some(header) => {
+                input.consume(header);
+                return Ok((input, decoder));
+            }
+            None if input.ended() => return Err(Error::external("ends within its header")),
+            None => window *= 2,
+        }
+    }
+}
+
+fn read_text(
+    input: &mut Input,
+    decoder: &mut dyn Decoder,
+    row: &mut u64,
+    max_rows: usize,
+    max_bytes: usize,
+    ordinals: bool,
+) -> Result<Option<Rows>> {
+    let mut window = max_bytes.clamp(1 << 12, 4 << 20);
+    loop {
+        input.fill(window).map_err(unreadable)?;
+        if input.bytes().is_empty() {
+            return Ok(None);
+        }
+        let limit = input.bytes().len().min(window);
+        let last = input.ended() && limit == input.bytes().len();
+        let decoded = decoder.decode(&input.bytes()[..limit], last, max_rows.max(1))?;
+        if decoded.consumed == 0 {
+            if window >= MAX_RECORD {
+                return Err(Error::data(format!("the record at byte {} is longer than {MAX_RECORD} bytes", input.offset())));
+            }
+            window *= 2;
+            continue;
+        }
+        let (first, start) = (*row, input.offset());
+        input.consume(decoded.consumed);
+        *row += decoded.records as u64;
+        let at = At { major: input.offset(), minor: 0, row: *row };
+        let numbers: Vec<usize> = decoded.bad.iter().map(|bad| bad.record).collect();
+        let bad = decoded.bad.into_iter().map(|bad| {
+            let (byte, number) = (start + bad.offset as u64, first + bad.record as u64);
+            bad.row.at(format!("row {number}, byte {byte}"))
+        });
+        let bad = bad.collect();
+        return Ok(Some(Rows { rows: decoded.rows, bad, ordinals: numbered(first, decoded.records, &numbers, ordinals), at }));
+    }
+}
+
+/// Rows that came typed; what did not fit is shown as the error alone, since such a file has no text to show.
+fn rows(batch: RecordBatch, bad: Vec<(usize, crate::decode::CellError)>, first: u64, records: usize, at: At, ordinals: bool) -> Rows {
+    let numbers: Vec<usize> = bad.iter().map(|(record, _)| *record).collect();
+    let bad = bad
+        .into_iter()
+        .map(|(record, fault)| BadRow::new(fault.reason, fault.message, Vec::new()).at(format!("row {}", first + record as u64)));
+    let bad = bad.collect();
+    Rows { rows: batch, bad, ordinals: numbered(first, records, &numbers, ordinals), at }
+}
+
+/// A row's ordinal is its number in the file, bad rows counted.
+fn numbered(first: u64, records: usize, bad: &[usize], wanted: bool) -> Ordinals {
+    if !wanted {
+        return Ordinals::None;
+    }
+    if bad.is_empty() {
+        return Ordinals::From(first);
+    }
+    let good = (0..records).filter(|record| bad.binary_search(record).is_err());
+    Ordinals::Each(UInt64Array::from_iter_values(good.map(|record| first + record as u64)))
+}

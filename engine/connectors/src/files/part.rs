@@ -1,0 +1,99 @@
+//! One part being written.
+
+use super::compression::{Compression, Output};
+use super::config::{FilesSinkConfig, Format};
+use super::staging::{Place, failed, make_folder};
+use crate::encode::{Codec, CsvEncoder, Encoder, JsonEncoder, ParquetEncoder};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tidegate_api::{Error, Result};
+
+/// A file in the staging folder, and what turns rows into its bytes.
+pub(super) struct Part {
+    path: PathBuf,
+    pub(super) staged: String,
+    output: Output,
+    encoder: Box<dyn Encoder>,
+    written: u64,
+}
+
+/// The encoder of a format.
+pub(super) fn encoder(config: &FilesSinkConfig, schema: &SchemaRef) -> Result<Box<dyn Encoder>> {
+    Ok(match config.format {
+        Format::Json => Box::new(JsonEncoder::new(Arc::clone(schema), config.text)),
+        Format::Csv => Box::new(CsvEncoder::new(Arc::clone(schema), config.text, true)?),
+        Format::Parquet => Box::new(ParquetEncoder::new(schema, codec(config.compression))?),
+        Format::Arrow => return Err(Error::config("the format `arrow` cannot be written, use `parquet`")),
+    })
+}
+
+fn codec(compression: Option<Compression>) -> Codec {
+    match compression {
+        None | Some(Compression::Zst) => Codec::Zstd,
+        Some(Compression::None) => Codec::None,
+        Some(Compression::Gz) => Codec::Gzip,
+        Some(Compression::Snappy) => Codec::Snappy,
+    }
+}
+
+/// The compression around the whole file, and the ending of its name.
+pub(super) fn wrapping(config: &FilesSinkConfig) -> (Compression, String) {
+    let compression = match config.format {
+        Format::Parquet | Format::Arrow => Compression::None,
+        Format::Json | Format::Csv => config.compression.unwrap_or(Compression::None),
+    };
+    (compression, format!("{}{}", config.format.ending(), compression.ending()))
+}
+
+impl Part {
+    /// Begins a part under a name that nobody has used.
+    pub(super) fn begin(config: &FilesSinkConfig, place: &Place, schema: &SchemaRef, staged: String) -> Result<Self> {
+        let path = place.staging.join(&staged);
+        let file = create(&place.staging, &path).map_err(|error| failed("created", &path, error))?;
+        let output = Output::new(wrapping(config).0, file).map_err(|error| failed("written", &path, error))?;
+        Ok(Part { path, staged, output, encoder: encoder(config, schema)?, written: 0 })
+    }
+
+    pub(super) fn write(&mut self, rows: &RecordBatch) -> Result<()> {
+        self.encoder.write(rows)?;
+        let bytes = self.encoder.take()?;
+        self.append(&bytes)
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.output.write_all(bytes).map_err(|error| failed("written", &self.path, error))?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Bytes so far, before compression.
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Ends the file and makes its content durable; answers its staged name.
+    pub(super) fn finish(mut self) -> Result<String> {
+        let bytes = self.encoder.finish()?;
+        self.append(&bytes)?;
+        self.output.finish().map_err(|error| failed("made durable", &self.path, error))?;
+        Ok(self.staged)
+    }
+}
+
+/// Creates a file that must not exist. A committer may remove the empty folder in between, so this tries again.
+fn create(folder: &Path, path: &Path) -> io::Result<File> {
+    const TRIES: usize = 100;
+    let mut last = None;
+    for _ in 0..TRIES {
+        match make_folder(folder).and_then(|()| OpenOptions::new().write(true).create_new(true).open(path)) {
+            Ok(file) => return Ok(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => last = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+}

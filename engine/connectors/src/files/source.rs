@@ -1,0 +1,139 @@
+//! The source: a split per file, read one after the other.
+
+use super::config::FilesSourceConfig;
+use super::listing::{list, path_of};
+use super::open::{At, OpenFile, infer_schema};
+use crate::decode::Wanted;
+use crate::registry::ConnectorCtx;
+use arrow::datatypes::SchemaRef;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tidegate_api::config::Problem;
+use tidegate_api::{
+    Chunk, Discovered, Error, InlineSource, PollRequest, Polled, Result, SourceCtx, SourcePlan, SourceReader, SourceRequest, Split,
+    SplitId, SplitState,
+};
+
+pub(crate) fn build(options: &Map<String, Value>, cx: &ConnectorCtx) -> Result<Arc<dyn InlineSource>, Vec<Problem>> {
+    Ok(Arc::new(FilesSource::new(FilesSourceConfig::parse(options, &cx.base_dir)?)))
+}
+
+/// Files as a source. A split is named after its file's path; its position is a place in the decompressed file and a row number.
+#[derive(Debug)]
+pub struct FilesSource {
+    config: FilesSourceConfig,
+    /// The inferred schema; the sample is read once.
+    inferred: OnceLock<SchemaRef>,
+}
+
+/// What a discovery remembers: every name it has given out.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Known {
+    files: BTreeSet<String>,
+}
+
+impl FilesSource {
+    /// A source of these files.
+    pub fn new(config: FilesSourceConfig) -> Self {
+        FilesSource { config, inferred: OnceLock::new() }
+    }
+
+    fn schema(&self) -> Result<SchemaRef> {
+        if let Some(schema) = self.config.schema.as_ref().or_else(|| self.inferred.get()) {
+            return Ok(Arc::clone(schema));
+        }
+        let files = list(&self.config)?;
+        let first = files.first().ok_or_else(|| Error::internal("a listing is never empty"))?;
+        let schema = infer_schema(&self.config, &first.path)?;
+        Ok(Arc::clone(self.inferred.get_or_init(|| schema)))
+    }
+
+    fn wanted(&self, request: &SourceRequest) -> Result<Wanted> {
+        Ok(Wanted::some(self.schema()?, |column| request.wants(column)))
+    }
+}
+
+impl InlineSource for FilesSource {
+    fn plan(&self, request: &SourceRequest) -> Result<SourcePlan> {
+        Ok(SourcePlan::new(self.wanted(request)?.schema))
+    }
+
+    fn discover(&self, cursor: Option<&[u8]>) -> Result<Discovered> {
+        let mut known: Known = match cursor {
+            None => Known::default(),
+            Some(bytes) => serde_json::from_slice(bytes)
+                .map_err(|error| Error::internal("the cursor of a files source cannot be read").caused_by(error))?,
+        };
+        let mut added = Vec::new();
+        let mut present = BTreeSet::new();
+        for file in list(&self.config)? {
+            present.insert(file.name.clone());
+            if known.files.insert(file.name.clone()) {
+                added.push(Split { id: SplitId::new(&file.name), details: Vec::new(), position: Some(At::default().position()) });
+            }
+        }
+        let gone = known.files.difference(&present).map(SplitId::new).collect();
+        let cursor = serde_json::to_vec(&known).map_err(|error| Error::internal(error.to_string()))?;
+        Ok(Discovered { added, gone, cursor: Some(cursor), complete: true })
+    }
+
+    fn open(&self, ctx: SourceCtx) -> Result<Box<dyn SourceReader>> {
+        let mut reader = Reader {
+            config: self.config.clone(),
+            wanted: self.wanted(&ctx.request)?,
+            ordinals: ctx.request.ordinals,
+            waiting: VecDeque::new(),
+            open: None,
+        };
+        reader.assign(ctx.start)?;
+        Ok(Box::new(reader))
+    }
+}
+
+struct Reader {
+    config: FilesSourceConfig,
+    wanted: Wanted,
+    ordinals: bool,
+    waiting: VecDeque<(SplitId, At)>,
+    open: Option<(SplitId, OpenFile)>,
+}
+
+impl SourceReader for Reader {
+    fn assign(&mut self, splits: Vec<Split>) -> Result<()> {
+        for split in splits {
+            let at = split.position.as_ref().map_or(Some(At::default()), At::parse);
+            let at = at.ok_or_else(|| Error::internal(format!("split `{}` has a position that is not a file's", split.id)))?;
+            self.waiting.push_back((split.id, at));
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, request: PollRequest) -> Result<Polled> {
+        let mut polled = Polled::default();
+        if self.open.is_none() {
+            let Some((split, at)) = self.waiting.pop_front() else {
+                polled.retry_after = Some(Duration::from_secs(1));
+                return Ok(polled);
+            };
+            let file = OpenFile::open(&self.config, &path_of(&self.config, split.as_str()), &self.wanted, at)?;
+            self.open = Some((split, file));
+        }
+        let Some((split, mut file)) = self.open.take() else { return Ok(polled) };
+        let path = path_of(&self.config, split.as_str());
+        match file.read(&path, request.max_rows, request.max_bytes, self.ordinals)? {
+            None => polled.states.push((split, SplitState::Finished)),
+            Some(read) => {
+                let mut chunk = Chunk::new(split.clone(), read.rows, read.at.position());
+                chunk.bad = read.bad;
+                chunk.bad.iter_mut().for_each(|bad| bad.split = Some(split.clone()));
+                chunk.ordinals = read.ordinals;
+                polled.chunks.push(chunk);
+                self.open = Some((split, file));
+            }
+        }
+        Ok(polled)
+    }
+}
