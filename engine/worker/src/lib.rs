@@ -10,7 +10,7 @@ pub mod compute;
 pub mod control;
 pub mod file;
 mod options;
-mod plan;
+pub mod plan;
 mod prepare;
 mod record;
 mod run;
@@ -26,3 +26,8 @@ pub use tidegate_connectors::decode;
 pub use tidegate_epochs as epochs;
 pub use tidegate_host as host;
 pub use tidegate_operators as steps;
+
+/// Everything shown in the guide for embedding hosts runs as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+struct Embedding;
