@@ -1,0 +1,203 @@
+//! The command, as a person at a shell meets it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use tidegate_tests::command;
+
+fn tidegate(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(command()).args(arguments).current_dir(folder).env_remove("NOT_SET").env("COLUMN", "auction").output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn folder_with(text: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("p.toml"), text).unwrap();
+    folder
+}
+
+const GOOD: &str = r#"
+name = "good"
+# url = "${NOT_SET}"
+[datasets.events]
+connector = "nexmark"
+events = 1000
+[datasets.out]
+sink = "files"
+path = "out"
+format = "json"
+[[stages]]
+inputs = ["events"]
+output = "out"
+steps = [
+  { op = "filter", expression = 'type == "bid"' },
+  { op = "select", columns = ["${COLUMN}", "price"] },
+]
+"#;
+
+#[test]
+fn ten_mistakes_are_reported_in_one_go_each_with_its_line() {
+    let text = r#"name = "ten"
+nmae = "typo"
+[settings]
+parallelism = 0
+checkpointEvery = "5 fortnights"
+[datasets.events]
+connector = "nexmrk"
+[datasets.bids]
+connector = "nexmark"
+evnts = 1000
+[datasets.good]
+connector = "nexmark"
+events = 1000
+[datasets.out]
+sink = "blackhole"
+[datasets.out2]
+sink = "blackhole"
+require = "exactly-twice"
+[datasets.out3]
+sink = "blackhole"
+[[stages]]
+inputs = ["good"]
+output = "out"
+steps = [
+  { op = "filtre", expression = 'price > 1' },
+  { op = "filter", expression = 'prise > 1' },
+]
+[[stages]]
+inputs = ["godo"]
+output = "out3"
+steps = [
+  { op = "windowedAggregate", timeColumn = "dateTime", windwoMs = 1000, aggs = [{ op = "count", alias = "n" }] },
+]
+[[stages]]
+inputs = ["good"]
+output = "out3"
+steps = [{ op = "select", columns = ["auction", "nothing"] }]
+"#;
+    let folder = folder_with(text);
+    let output = tidegate(folder.path(), &["validate", "p.toml"]);
+    assert_eq!(output.status.code(), Some(78), "{}", said(&output));
+    let all = said(&output);
+    for (line, part) in [
+        (2, "`nmae`"),
+        (4, "parallelism"),
+        (5, "checkpointEvery"),
+        (7, "`nexmrk`"),
+        (10, "`evnts`"),
+        (18, "`exactly-twice`"),
+        (25, "`filtre`"),
+        (29, "`godo`"),
+        (32, "`windwoMs`"),
+        (37, "`nothing`"),
+    ] {
+        let found = all.lines().any(|said| said.starts_with(&format!("p.toml:{line}:")) && said.contains(part));
+        assert!(found, "line {line}, {part} is missing in:\n{all}");
+    }
+}
+
+#[test]
+fn p217_every_verb_loads_the_file_in_the_same_way() {
+    let folder = folder_with(GOOD);
+    for arguments in [&["validate", "p.toml"][..], &["plan", "p.toml"], &["plan", "p.toml", "--format", "mermaid"], &["run", "p.toml"]] {
+        let output = tidegate(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", said(&output));
+    }
+}
+
+#[test]
+fn p215_and_p226_comments_are_not_read_and_values_are() {
+    let text = GOOD.replace("events = 1000", "events = 1000\nseed = \"${NOT_SET}\"");
+    let folder = folder_with(&text);
+    let output = tidegate(folder.path(), &["validate", "p.toml"]);
+    assert_eq!(output.status.code(), Some(78));
+    assert!(said(&output).contains("p.toml:7: datasets.events.seed: the environment variable `NOT_SET` is not set"), "{}", said(&output));
+}
+
+#[test]
+fn p220_an_impossible_pair_of_options_is_refused() {
+    let text = GOOD.replace("op = \"filter\", expression", "op = \"filter\", windowMs = 5, expression");
+    let output = tidegate(folder_with(&text).path(), &["validate", "p.toml"]);
+    assert_eq!(output.status.code(), Some(78));
+    let text = GOOD.replace("steps = [", "steps = [\n  { op = \"windowedAggregate\", timeColumn = \"dateTime\", windowMs = 1000, window = \"2s\", aggs = [] },");
+    let output = tidegate(folder_with(&text).path(), &["validate", "p.toml"]);
+    assert_eq!(output.status.code(), Some(78));
+    assert!(said(&output).contains("say the same thing"), "{}", said(&output));
+}
+
+#[test]
+fn p222_outside_a_project_it_says_what_is_missing_and_where_it_looked() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = tidegate(folder.path(), &["run", "pipeline.toml"]);
+    assert_eq!(output.status.code(), Some(78));
+    let all = said(&output);
+    assert!(all.contains("pipeline.toml") && all.contains(&folder.path().display().to_string()), "{all}");
+    assert_eq!(tidegate(folder.path(), &["rnu"]).status.code(), Some(64));
+}
+
+#[test]
+fn running_the_finished_pipeline_again_says_so_and_fresh_starts_over() {
+    let folder = folder_with(GOOD);
+    let parts = || std::fs::read_dir(folder.path().join("out")).unwrap().filter(|entry| {
+        entry.as_ref().unwrap().path().extension().is_some_and(|ending| ending == "json")
+    }).count();
+    let first = tidegate(folder.path(), &["run", "p.toml"]);
+    assert_eq!(first.status.code(), Some(0), "{}", said(&first));
+    let written = parts();
+    let again = tidegate(folder.path(), &["run", "p.toml"]);
+    assert_eq!(again.status.code(), Some(0), "{}", said(&again));
+    assert!(said(&again).contains("already complete at epoch") && said(&again).contains("--fresh starts over"), "{}", said(&again));
+    assert_eq!(parts(), written);
+    let fresh = tidegate(folder.path(), &["run", "p.toml", "--fresh"]);
+    assert_eq!(fresh.status.code(), Some(0), "{}", said(&fresh));
+    assert_eq!(parts(), 2 * written, "a fresh run writes beside what is there");
+}
+
+#[test]
+fn stdout_carries_rows_and_nothing_else() {
+    let folder = folder_with(&GOOD.replace("sink = \"files\"\npath = \"out\"\nformat = \"json\"", "sink = \"stdout\""));
+    let output = tidegate(folder.path(), &["run", "p.toml"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let rows = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(rows.lines().count(), 920);
+    for line in rows.lines() {
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(row["auction"].is_i64() && row["price"].is_i64(), "{line}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_a_stop() {
+    let folder = folder_with(&GOOD.replace("sink = \"files\"\npath = \"out\"\nformat = \"json\"", "sink = \"stdout\"").replace("events = 1000\n", "rate = 100000\n"));
+    let script = format!("{} run p.toml | head -n 3", command().display());
+    let output = Command::new("bash").args(["-o", "pipefail", "-c", &script]).current_dir(folder.path()).env("COLUMN", "auction").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 3);
+}
+
+#[test]
+fn an_interrupt_stops_with_a_last_epoch_and_the_next_run_goes_on() {
+    let folder = folder_with(&GOOD.replace("events = 1000", "events = 60000\nrate = 20000").replace("name = \"good\"", "name = \"good\"\n[settings]\ncheckpointEvery = \"100ms\""));
+    let mut run = Command::new(command());
+    let mut child = run.args(["run", "p.toml"]).current_dir(folder.path()).env("COLUMN", "auction").stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let parts = || std::fs::read_dir(folder.path().join("out")).map_or(0, |entries| entries.filter(|entry| !entry.as_ref().unwrap().file_name().to_string_lossy().starts_with('.')).count());
+    while parts() == 0 {
+        assert!(child.try_wait().unwrap().is_none());
+        pause();
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let stopped = child.wait_with_output().unwrap();
+    assert_eq!(stopped.status.code(), Some(0), "{}", said(&stopped));
+    assert!(said(&stopped).contains("requested"), "{}", said(&stopped));
+    let rest = tidegate(folder.path(), &["run", "p.toml"]);
+    assert_eq!(rest.status.code(), Some(0), "{}", said(&rest));
+    let rows: usize = std::fs::read_dir(folder.path().join("out")).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).map(|path| std::fs::read_to_string(path).unwrap().lines().count()).sum();
+    assert_eq!(rows, 60_000 / 50 * 46);
+}
+
+#[allow(clippy::disallowed_methods, reason = "the process watched has its own clock")]
+fn pause() {
+    std::thread::sleep(std::time::Duration::from_millis(10));
+}
