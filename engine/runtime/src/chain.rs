@@ -19,7 +19,39 @@ pub(crate) struct Way<'a> {
     pub(crate) now: EventTime,
 }
 
+/// What stands behind a task, not opened yet.
+pub(crate) struct ChainPlan {
+    pub(crate) main: Pipe,
+    pub(crate) late: Option<Pipe>,
+    pub(crate) task: usize,
+    pub(crate) tasks: usize,
+    pub(crate) run: RunIdentity,
+    /// Where each edge stands among the task's outputs.
+    pub(crate) edges: BTreeMap<EdgeId, usize>,
+    /// The steps' counters, in the order of [`crate::metrics`]'s walk.
+    pub(crate) counters: Vec<StepCounters>,
+}
+
+impl ChainPlan {
+    /// Opens every step; called on the task's thread.
+    pub(crate) fn open(&self) -> Result<Chains> {
+        let mut counters = self.counters.iter().cloned();
+        let mut cx = Opening { task: self.task, tasks: self.tasks, run: &self.run, edges: &self.edges, counters: &mut counters };
+        let main = Chain::open(&self.main, &mut cx)?;
+        let late = self.late.as_ref().map(|late| Chain::open(late, &mut cx)).transpose()?;
+        Ok(Chains { main, late })
+    }
+}
+
+/// What stands behind a task.
+#[derive(Default)]
+pub(crate) struct Chains {
+    pub(crate) main: Chain,
+    pub(crate) late: Option<Chain>,
+}
+
 /// A tree of opened steps.
+#[derive(Default)]
 pub(crate) struct Chain {
     steps: Vec<Link>,
     ends: Vec<End>,
@@ -40,19 +72,16 @@ enum End {
 }
 
 /// What opening needs to know of the task.
-pub(crate) struct Opening<'a> {
-    pub(crate) task: usize,
-    pub(crate) tasks: usize,
-    pub(crate) run: &'a RunIdentity,
-    /// Where each edge stands among the task's outputs.
-    pub(crate) edges: &'a BTreeMap<EdgeId, usize>,
-    /// The steps' counters, in the order of [`crate::metrics`]'s walk; taken from the front.
-    pub(crate) counters: &'a mut dyn Iterator<Item = StepCounters>,
+struct Opening<'a> {
+    task: usize,
+    tasks: usize,
+    run: &'a RunIdentity,
+    edges: &'a BTreeMap<EdgeId, usize>,
+    counters: &'a mut dyn Iterator<Item = StepCounters>,
 }
 
 impl Chain {
-    /// Opens every step of a pipe.
-    pub(crate) fn open(pipe: &Pipe, cx: &mut Opening<'_>) -> Result<Chain> {
+    fn open(pipe: &Pipe, cx: &mut Opening<'_>) -> Result<Chain> {
         let steps = pipe.steps.iter().map(|step| Link::open(step, cx)).collect::<Result<_>>()?;
         let ends = pipe.to.iter().map(|end| match end {
             PipeEnd::Pipe(next) => Ok(End::Chain(Chain::open(next, cx)?)),
@@ -106,7 +135,8 @@ impl End {
 
 impl Link {
     fn open(step: &PipeStep, cx: &mut Opening<'_>) -> Result<Link> {
-        let run = RunIdentity { operator: step.stage.clone(), ..cx.run.clone() };
+        let mut run = cx.run.clone();
+        run.operator = step.stage.clone();
         let opened = step.factory.open(StepCtx::new(run, cx.task, cx.tasks)).context(|| format!("stage `{}`: step `{}`", step.stage, step.label))?;
         let counters = cx.counters.next().ok_or_else(|| Error::internal(format!("step `{}` has no counters", step.label)))?;
         Ok(Link { stage: step.stage.clone(), label: step.label.clone(), step: opened, on_bad: step.on_bad, counters, scratch: Output::default() })

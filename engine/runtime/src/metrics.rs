@@ -63,6 +63,9 @@ pub(crate) struct NodeCounters {
     pub(crate) bad_output: Counter,
 }
 
+/// Stands for an idle task; one microsecond from the beginning of time, where no watermark is.
+const IDLE: i64 = i64::MIN + 1;
+
 /// A watermark that a task publishes for those who watch.
 #[derive(Debug)]
 pub(crate) struct WatermarkGauge(AtomicI64);
@@ -73,13 +76,16 @@ impl WatermarkGauge {
     }
 
     pub(crate) fn set(&self, watermark: Watermark) {
-        if let Watermark::At(at) = watermark {
-            self.0.store(at.0, Ordering::Relaxed);
-        }
+        let value = match watermark {
+            Watermark::At(at) => at.0,
+            Watermark::Idle => IDLE,
+        };
+        self.0.store(value, Ordering::Relaxed);
     }
 
-    fn get(&self) -> EventTime {
-        EventTime(self.0.load(Ordering::Relaxed))
+    /// `None` while idle.
+    fn get(&self) -> Option<EventTime> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|value| *value != IDLE).map(EventTime)
     }
 }
 
@@ -215,7 +221,7 @@ pub struct NodeSnapshot {
     pub bad: BTreeMap<&'static str, u64>,
     /// Bad rows among those that an operator made of its state.
     pub bad_output: u64,
-    /// The lowest watermark of its tasks; `MIN` when one has promised nothing.
+    /// The lowest watermark of its tasks that are not idle; `MIN` when one has promised nothing, or all are idle.
     pub watermark: EventTime,
     /// State in bytes, over all tasks.
     pub state_bytes: u64,
@@ -237,7 +243,7 @@ impl NodeSnapshot {
             late_windows: counters.late_windows.get(),
             bad: counters.bad.read(),
             bad_output: counters.bad_output.get(),
-            watermark: meters.watermarks.iter().map(WatermarkGauge::get).min().unwrap_or(EventTime::MIN),
+            watermark: meters.watermarks.iter().filter_map(WatermarkGauge::get).min().unwrap_or(EventTime::MIN),
             state_bytes: meters.state_bytes.iter().map(Counter::get).sum(),
             steps: meters.steps.iter().map(|(name, counters)| StepSnapshot::of(name, counters)).collect(),
         }

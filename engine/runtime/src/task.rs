@@ -9,8 +9,6 @@ pub(crate) mod sink;
 pub(crate) mod source;
 mod late;
 mod retry;
-#[cfg(test)]
-mod tests;
 
 use crate::signal::Signal;
 use crossbeam_channel::Sender;

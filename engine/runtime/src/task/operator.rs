@@ -3,7 +3,7 @@
 use super::late::marked;
 use super::{Report, Seat, Task, Turn};
 use crate::bad::{BadRows, Finder, Origin};
-use crate::chain::{Chain, Way};
+use crate::chain::{ChainPlan, Chains, Way};
 use crate::graph::OperatorNode;
 use crate::input::{Incoming, Inputs};
 use crate::metrics::NodeMeters;
@@ -32,8 +32,7 @@ pub(crate) struct OperatorParts {
     /// `None` when there is no state to restore.
     pub(crate) restore: Option<Restore>,
     pub(crate) inputs: Inputs,
-    pub(crate) chain: Chain,
-    pub(crate) late: Option<Chain>,
+    pub(crate) chains: ChainPlan,
     pub(crate) bad: BadRows,
     pub(crate) outputs: Outputs,
     pub(crate) meters: Arc<NodeMeters>,
@@ -45,6 +44,7 @@ pub(crate) struct OperatorParts {
 pub(crate) struct OperatorTask {
     parts: OperatorParts,
     operator: Option<Box<dyn Operator>>,
+    chains: Chains,
     work: Work,
     scratch: Output,
 }
@@ -67,10 +67,11 @@ enum Work {
 
 impl OperatorTask {
     pub(crate) fn new(parts: OperatorParts) -> Self {
-        OperatorTask { parts, operator: None, work: Work::None, scratch: Output::default() }
+        OperatorTask { parts, operator: None, chains: Chains::default(), work: Work::None, scratch: Output::default() }
     }
 
     fn open(&mut self) -> Result<Turn> {
+        self.chains = self.parts.chains.open()?;
         let mut operator = self.parts.node.factory.open(self.parts.ctx.clone())?;
         if let Some(restore) = self.parts.restore.take() {
             let pieces = restore().context(|| "reading its state".to_string())?;
@@ -128,7 +129,7 @@ impl OperatorTask {
 
     /// Sends on what the operator has put into the scratch output.
     fn deliver(&mut self) -> Result<()> {
-        let OperatorParts { node, chain, late, bad, outputs, meters, inputs, now, .. } = &mut self.parts;
+        let OperatorParts { node, bad, outputs, meters, inputs, now, .. } = &mut self.parts;
         let counters = &meters.counters;
         counters.filtered.add(std::mem::take(&mut self.scratch.filtered));
         counters.late_windows.add(std::mem::take(&mut self.scratch.late_windows));
@@ -141,13 +142,13 @@ impl OperatorTask {
         }
         for rows in self.scratch.late.drain(..) {
             counters.late.add(rows.num_rows() as u64);
-            if let Some(late) = late {
+            if let Some(late) = &mut self.chains.late {
                 late.run(marked(&rows, &node.stage, Some(inputs.reached()))?, &mut way)?;
             }
         }
         for rows in self.scratch.batches.drain(..) {
             counters.rows_out.add(rows.num_rows() as u64);
-            chain.run(rows, &mut way)?;
+            self.chains.main.run(rows, &mut way)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use super::late::marked;
 use super::retry::Retries;
 use super::{Command, Report, Seat, Task, Turn};
 use crate::bad::{BadRows, Finder, Origin};
-use crate::chain::{Chain, Way};
+use crate::chain::{ChainPlan, Chains, Way};
 use crate::graph::SourceNode;
 use crate::metrics::NodeMeters;
 use crate::output::Outputs;
@@ -36,8 +36,7 @@ pub(crate) struct SourceParts {
     /// The largest event time of each split so far.
     pub(crate) seen: BTreeMap<SplitId, EventTime>,
     pub(crate) commands: Receiver<Command>,
-    pub(crate) chain: Chain,
-    pub(crate) late: Option<Chain>,
+    pub(crate) chains: ChainPlan,
     pub(crate) bad: BadRows,
     pub(crate) outputs: Outputs,
     pub(crate) meters: Arc<NodeMeters>,
@@ -60,6 +59,7 @@ struct SplitAt {
 pub(crate) struct SourceTask {
     parts: SourceParts,
     reader: Option<Box<dyn SourceReader>>,
+    chains: Chains,
     splits: Vec<SplitAt>,
     time: SourceTime,
     phase: Phase,
@@ -90,6 +90,7 @@ impl SourceTask {
         let mut task = SourceTask {
             parts,
             reader: None,
+            chains: Chains::default(),
             splits: Vec::new(),
             time,
             phase: Phase::Waiting,
@@ -105,6 +106,11 @@ impl SourceTask {
         task
     }
 
+    /// The splits it begins with.
+    pub(crate) fn split_ids(&self) -> Vec<SplitId> {
+        self.splits.iter().map(|split| split.id.clone()).collect()
+    }
+
     fn know(&mut self, splits: &[Split]) {
         for split in splits {
             self.splits.push(SplitAt { id: split.id.clone(), position: split.position.clone(), status: SplitStatus::Reading });
@@ -113,6 +119,7 @@ impl SourceTask {
     }
 
     fn open(&mut self) -> Result<Turn> {
+        self.chains = self.parts.chains.open()?;
         self.reader = Some(self.parts.node.source.open(self.parts.ctx.clone())?);
         self.parts.seat.report(Report::Opened);
         Ok(Turn::Progress)
@@ -310,14 +317,14 @@ impl SourceTask {
             None => rows,
             Some(future) => {
                 counters.late.add(future.true_count() as u64);
-                if let Some(late) = &mut self.parts.late {
+                if let Some(late) = &mut self.chains.late {
                     late.run(marked(&filter_record_batch(&rows, &future)?, &self.parts.node.dataset, None)?, &mut way)?;
                 }
                 filter_record_batch(&rows, &not(&future)?)?
             }
         };
         counters.rows_out.add(rows.num_rows() as u64);
-        self.parts.chain.run(rows, &mut way)?;
+        self.chains.main.run(rows, &mut way)?;
         self.time.on_rows(&chunk.split, surveyed.latest.max(chunk.filtered_max_time), chunk.watermark);
         self.splits[at].position = Some(chunk.position);
         Ok(())

@@ -1,10 +1,9 @@
 //! What a source task does to rows before they enter the chain: append keys, and look at their times.
 
 use crate::graph::SourceNode;
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow::compute::max;
 use arrow::datatypes::Int64Type;
-use std::sync::Arc;
 use tidegate_api::time::raw_times;
 use tidegate_api::{Error, EventTime, FutureRows, Ordinals, Result, SplitId, TimeSpec, key};
 
@@ -71,6 +70,7 @@ pub(super) fn survey(time: Option<&TimeSpec>, rows: &RecordBatch, wall: EventTim
 mod tests {
     use super::*;
     use arrow::array::{BinaryArray, Int64Array, UInt64Array};
+    use std::sync::Arc;
     use std::time::Duration;
     use tidegate_api::SourceRequest;
     use tidegate_api::testkit::ScriptedSource;

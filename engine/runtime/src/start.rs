@@ -1,0 +1,293 @@
+//! The beginning of an attempt: open a generation, settle what is pending, discover, open the sinks, make the tasks.
+//!
+//! The order is fixed. Nothing is committed before this start owns the epochs; no sink is opened before every sink has committed
+//! and undone what older starts left; no task runs before every sink is open; no row is read before every task has opened and
+//! restored. An error names the source or sink.
+
+mod build;
+
+use self::build::build;
+use crate::coordinator::{Coordinator, CoordinatorParts};
+use crate::graph::{Node, NodeKind, SinkNode};
+use crate::job::{Failure, Job, JobControl, KillPoint};
+use crate::metrics::Meters;
+use crate::task::{Seat, Task};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tidegate_api::{
+    CommitOutcome, CommitToken, Committer, Discovered, Epoch, Error, Generation, Guarantee, OutputSink, Result, ResultExt, RunId, RunIdentity,
+    SinkCtx, Split, Staging,
+};
+use tidegate_epochs::manifest::{Manifest, SplitStatus};
+use tidegate_epochs::recovery::SinkShape;
+use tidegate_epochs::{
+    EpochMachine, Ledger, MachineConfig, OpenRequest, Opening, Pruner, Published, RecoveryPlan, SinkRecovery, StagingStore, open, publish, settle,
+};
+
+/// What starting came to.
+pub(crate) enum Start {
+    /// The input had ended in an earlier start.
+    Complete(Epoch),
+    /// Ready to run.
+    Running(Box<Running>),
+}
+
+/// An attempt that is ready to run.
+pub(crate) struct Running {
+    pub(crate) coordinator: Coordinator,
+    /// In the order of their numbers.
+    pub(crate) tasks: Vec<(Seat, Box<dyn Task>)>,
+}
+
+/// What the newest manifest says, and how it came to be.
+pub(crate) struct Base {
+    pub(crate) manifest: Manifest,
+    older: Vec<Manifest>,
+    /// Whether positions come from an earlier start.
+    pub(crate) restoring: bool,
+}
+
+/// Starts an attempt.
+pub(crate) fn start(job: &Job, control: &JobControl) -> Result<Start, Failure> {
+    let request = request(job);
+    let base = match begin(job, &request)? {
+        Begun::Complete(epoch) => return Ok(Start::Complete(epoch)),
+        Begun::At(base) => *base,
+    };
+    control.settled(base.manifest.epoch);
+    // From here on a failure is that of a source or sink: a first start reports it at once.
+    equip(job, control, &request, base).map(|running| Start::Running(Box::new(running))).map_err(|error| Failure { error, may_restart: false })
+}
+
+fn request(job: &Job) -> OpenRequest {
+    let config = &job.config;
+    let mut shape = tidegate_epochs::JobShape {
+        vnodes: config.vnodes,
+        plugins: config.plugins.clone(),
+        drop_state: config.drop_state.clone(),
+        ..Default::default()
+    };
+    for node in &job.graph.nodes {
+        let id = node.id.clone();
+        match &node.kind {
+            NodeKind::Source(source) => {
+                let columns = source.plan.schema.fields().iter().map(|field| format!("{}: {}", field.name(), field.data_type()));
+                shape.sources.insert(id, columns.collect::<Vec<_>>().join(", "));
+            }
+            NodeKind::Operator(operator) => {
+                shape.operators.insert(id, operator.factory.signature());
+            }
+            NodeKind::Sink(sink) => {
+                shape.sinks.insert(id, SinkShape { two_phase: two_phase(sink), config: sink.config.clone() });
+            }
+        }
+    }
+    let mut request = OpenRequest::new(config.run_id.clone(), config.holder.clone(), config.checkpoint_every, shape)
+        .with_fresh(config.fresh)
+        .with_takeover(config.takeover)
+        .with_from(config.from);
+    if let Some(is_gone) = &config.is_gone {
+        request = request.with_is_gone(Arc::clone(is_gone));
+    }
+    request
+}
+
+/// A sink that promises exactly-once does so by two phases.
+pub(crate) fn two_phase(sink: &SinkNode) -> bool {
+    sink.plan.guarantee == Guarantee::ExactlyOnce
+}
+
+enum Begun {
+    Complete(Epoch),
+    At(Box<Base>),
+}
+
+/// Opens a generation and settles it. Failures of the store may be tried again, also at a first start.
+fn begin(job: &Job, request: &OpenRequest) -> Result<Begun, Failure> {
+    let first_start = |error: Error| Failure { error, may_restart: false };
+    loop {
+        let wall = job.config.clock.wall();
+        match open(job.store.as_ref(), request, wall)? {
+            Opening::Complete { epoch, unsettled } => {
+                if let Some(plan) = unsettled {
+                    settle_plan(job, &plan).map_err(first_start)?;
+                }
+                return Ok(Begun::Complete(epoch));
+            }
+            Opening::Resume(plan) => {
+                settle_plan(job, &plan).map_err(first_start)?;
+                for (operator, reason) in &plan.dropped_state {
+                    tracing::warn!(operator, reason, "its state was dropped");
+                }
+                for sink in &plan.repeats {
+                    tracing::warn!(sink, "rows come again, because the start went back beyond a published epoch");
+                }
+                let RecoveryPlan { manifest, older, .. } = *plan;
+                tracing::info!(epoch = %manifest.epoch, generation = %manifest.generation, "goes on");
+                return Ok(Begun::At(Box::new(Base { manifest, older, restoring: true })));
+            }
+            Opening::First(first) => {
+                if let Some(closed) = &first.closed {
+                    settle_plan(job, closed).map_err(first_start)?;
+                }
+                let mut found = BTreeMap::new();
+                for node in &job.graph.nodes {
+                    if let NodeKind::Source(source) = &node.kind {
+                        let place = || format!("source `{}`: finding its splits", source.dataset);
+                        found.insert(node.id.clone(), source.source.discover(None).context(place).map_err(first_start)?);
+                    }
+                }
+                let manifest = first.manifest(request, &found, wall)?;
+                match publish(job.store.as_ref(), &manifest)? {
+                    Published::Ours => {
+                        tracing::info!(run = %manifest.run_id, "begins");
+                        return Ok(Begun::At(Box::new(Base { manifest, older: Vec::new(), restoring: false })));
+                    }
+                    // Somebody else began the run in between.
+                    Published::Theirs { .. } => {}
+                }
+            }
+        }
+    }
+}
+
+fn settle_plan(job: &Job, plan: &RecoveryPlan) -> Result<()> {
+    settle(job.store.as_ref(), plan, &mut |sink: &SinkRecovery| {
+        let node = job.graph.node(&sink.sink).and_then(|node| match &node.kind {
+            NodeKind::Sink(found) => Some((node, found)),
+            NodeKind::Source(_) | NodeKind::Operator(_) => None,
+        });
+        let (writing, ctx) = match node {
+            Some((node, found)) => {
+                let ctx = sink_ctx(job, node, found, plan.run_id(), plan.generation());
+                (if found.config == sink.config { Arc::clone(&found.sink) } else { rebuilt(job, sink)? }, ctx)
+            }
+            None => {
+                let run = identity(job, plan.run_id(), plan.generation(), &sink.sink);
+                let staging: Arc<dyn Staging> = Arc::new(StagingStore::new(Arc::clone(&job.store), &sink.sink));
+                (rebuilt(job, sink)?, SinkCtx::for_commit(run).with_staging(staging).with_clock(Arc::clone(&job.config.clock)))
+            }
+        };
+        let committer = writing.committer(ctx)?;
+        Ok(match &job.config.kill {
+            Some(_) => Box::new(Watched { inner: committer, job: job.clone(), epoch: plan.epoch() }),
+            None => committer,
+        })
+    })
+}
+
+fn rebuilt(job: &Job, sink: &SinkRecovery) -> Result<Arc<dyn OutputSink>> {
+    match &job.config.rebuild_sink {
+        Some(rebuild) => rebuild(&sink.sink, &sink.config),
+        None if sink.pending.is_empty() => Err(Error::config("an earlier start wrote to it under another configuration, which cannot be built here")),
+        None => Err(Error::config("rows are pending under another configuration, which cannot be built here; start once with the old pipeline")),
+    }
+}
+
+/// Calls the kill hook between committing and undoing.
+struct Watched {
+    inner: Box<dyn Committer>,
+    job: Job,
+    epoch: Epoch,
+}
+
+impl Committer for Watched {
+    fn commit(&mut self, epoch: Epoch, tokens: &[CommitToken]) -> Result<Vec<CommitOutcome>> {
+        self.inner.commit(epoch, tokens)
+    }
+
+    fn abort(&mut self, epoch: Epoch, tokens: &[CommitToken]) -> Result<()> {
+        self.inner.abort(epoch, tokens)
+    }
+
+    fn recover(&mut self, keep: &[CommitToken]) -> Result<()> {
+        self.job.config.kill(KillPoint::MidRecover, self.epoch)?;
+        self.inner.recover(keep)
+    }
+}
+
+pub(crate) fn identity(job: &Job, run: &RunId, generation: Generation, operator: &str) -> RunIdentity {
+    RunIdentity::new(job.config.pipeline.clone(), run.clone(), generation, operator).with_build(job.config.build.clone())
+}
+
+/// The context of a sink's committer; a writer's has its task and counters on top.
+pub(crate) fn sink_ctx(job: &Job, node: &Node, sink: &SinkNode, run: &RunId, generation: Generation) -> SinkCtx {
+    // Two sinks of one dataset must not meet under one external name, also where a sink does not look at its index.
+    let operator = if sink.index == 0 { sink.dataset.clone() } else { format!("{}.{}", sink.dataset, sink.index) };
+    let staging: Arc<dyn Staging> = Arc::new(StagingStore::new(Arc::clone(&job.store), &node.id));
+    SinkCtx::new(identity(job, run, generation, &operator), Arc::clone(&sink.schema))
+        .with_task(0, node.parallelism)
+        .with_index(sink.index)
+        .with_mode(sink.mode.clone())
+        .with_exactly_once(two_phase(sink))
+        .with_staging(staging)
+        .with_keys(sink.wants_keys)
+        .with_clock(Arc::clone(&job.config.clock))
+}
+
+/// Discovers what is new, opens sinks and makes tasks.
+fn equip(job: &Job, control: &JobControl, request: &OpenRequest, base: Base) -> Result<Running> {
+    let mut ledger = Ledger::new(base.manifest.clone(), &request.shape);
+    let mut assigned: BTreeMap<String, Assigned> = BTreeMap::new();
+    for node in &job.graph.nodes {
+        if let NodeKind::Source(source) = &node.kind {
+            let entry = base.manifest.sources.get(&node.id);
+            let mut splits: Vec<(Split, Option<tidegate_api::EventTime>)> = Vec::new();
+            for split in entry.into_iter().flat_map(|entry| &entry.splits).filter(|split| split.status == SplitStatus::Reading) {
+                splits.push((split.split(), split.max_event_time));
+            }
+            let mut complete = entry.is_some_and(|entry| entry.complete);
+            let mut cursor = entry.and_then(|entry| entry.cursor.clone());
+            if base.restoring {
+                // Splits may have come while nobody ran, also to a source that had said it was complete.
+                let found: Discovered = source.source.discover(cursor.as_deref()).context(|| format!("source `{}`: finding its splits", source.dataset))?;
+                complete = found.complete;
+                cursor = found.cursor.clone().or(cursor);
+                splits.extend(ledger.discovered(&node.id, &found)?.into_iter().map(|split| (split, None)));
+            }
+            assigned.insert(node.id.clone(), Assigned { splits, complete, cursor });
+        }
+    }
+    let run_id = base.manifest.run_id.clone();
+    let generation = base.manifest.generation;
+    let mut committers: Vec<(String, Box<dyn Committer>)> = Vec::new();
+    for node in &job.graph.nodes {
+        if let NodeKind::Sink(sink) = &node.kind
+            && two_phase(sink)
+        {
+            let committer = sink.sink.committer(sink_ctx(job, node, sink, &run_id, generation));
+            committers.push((node.id.clone(), committer.context(|| format!("sink `{}`: opening its committer", sink.dataset))?));
+        }
+    }
+    let meters = Arc::new(Meters::new(&job.graph));
+    let built = build(job, control, &base, &assigned, &meters)?;
+    let mut machine_config = MachineConfig::new(built.tasks.len(), job.config.checkpoint_every, base.manifest.epoch);
+    machine_config = machine_config.with_at_end(job.config.at_end);
+    let machine = EpochMachine::new(machine_config);
+    #[cfg(feature = "testkit")]
+    let machine = machine.with_planted_bug(job.config.planted.epochs);
+    let pruner = Pruner::new(base.manifest.run, job.config.keep_epochs, base.older.iter().chain([&base.manifest]));
+    control.show(Arc::clone(&meters));
+    let parts = CoordinatorParts {
+        job: job.clone(),
+        control: control.clone(),
+        machine,
+        ledger,
+        pruner,
+        committers,
+        sources: built.sources,
+        reports: built.reports,
+        tasks: built.tasks.len(),
+    };
+    Ok(Running { coordinator: Coordinator::new(parts), tasks: built.tasks })
+}
+
+/// What the tasks of a source are to read.
+pub(crate) struct Assigned {
+    /// Unfinished splits, in order of their discovery, each with the largest event time read.
+    pub(crate) splits: Vec<(Split, Option<tidegate_api::EventTime>)>,
+    /// Nothing further will be found.
+    pub(crate) complete: bool,
+    /// Where the next discovery goes on.
+    pub(crate) cursor: Option<Vec<u8>>,
+}
