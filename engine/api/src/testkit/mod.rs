@@ -2,10 +2,12 @@
 
 mod clock;
 mod collector;
+mod contract;
 mod scripted;
 mod staging;
 
 pub use clock::ManualClock;
 pub use collector::{Collector, CollectorSink};
+pub use contract::{SinkWorld, SplitRead, read_source, sink_contract, sorted_rows, source_contract};
 pub use scripted::{Script, ScriptedSource};
 pub use staging::MemoryStaging;
