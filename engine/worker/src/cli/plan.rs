@@ -1,11 +1,12 @@
 //! `tidegate validate` and `tidegate plan`.
 
+use super::run::host_config;
 use super::{PlanFormat, read, refuse};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tidegate::file::{FileHost, Mistake, PipelineFile};
-use tidegate::{Prepared, compute::Plugins, prepare};
+use tidegate::Prepared;
 
 pub(super) fn validate(path: &Path) -> u8 {
     match planned(path) {
@@ -34,16 +35,10 @@ pub(super) fn plan(path: &Path, format: PlanFormat, explain: bool) -> u8 {
 
 fn planned(path: &Path) -> Result<(Arc<PipelineFile>, Prepared), Vec<Mistake>> {
     let file = read(path)?;
-    let plugins = plugins_of(&file)?;
-    let host = FileHost::new(Arc::clone(&file), file.host_settings(), plugins, Arc::new(AtomicBool::new(false)), Box::new(|_| {}));
-    let prepared = block_on(prepare(&host, file.name())).map_err(|problems| file.locate(problems))?;
+    let never = Arc::new(AtomicBool::new(false));
+    let host = FileHost::new(Arc::clone(&file), file.host_settings(), host_config(), never, Box::new(|_| {}));
+    let prepared = block_on(host.check())?;
     Ok((file, prepared))
-}
-
-/// The plugins of a file, with compiled code cached for this user.
-pub(super) fn plugins_of(file: &PipelineFile) -> Result<Plugins, Vec<Mistake>> {
-    let settings = file.host_settings();
-    Plugins::read(&settings.plugins, &settings.base_dir, super::run::host_config()).map_err(|problems| file.locate(problems))
 }
 
 pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {

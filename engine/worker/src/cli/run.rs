@@ -1,6 +1,6 @@
 //! `tidegate run`.
 
-use super::plan::{block_on, plugins_of};
+use super::plan::block_on;
 use super::progress::Progress;
 use super::{read, refuse};
 use serde_json::{Value, json};
@@ -9,16 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidegate::control::StartOptions;
 use tidegate::file::FileHost;
-use tidegate::{host::HostConfig, prepare, run_stream};
+use tidegate::{host::HostConfig, run_stream};
 use tidegate_runtime::job::{KillHook, KillPoint};
 
 pub(super) fn run(path: &Path, fresh: bool, takeover: bool, pause_at: Option<&str>) -> u8 {
     let file = match read(path) {
         Ok(file) => file,
-        Err(mistakes) => return refuse(&mistakes),
-    };
-    let plugins = match plugins_of(&file) {
-        Ok(plugins) => plugins,
         Err(mistakes) => return refuse(&mistakes),
     };
     let stop = Arc::new(AtomicBool::new(false));
@@ -43,10 +39,10 @@ pub(super) fn run(path: &Path, fresh: bool, takeover: bool, pause_at: Option<&st
             }
         }
     }
-    let host = Arc::new(FileHost::new(Arc::clone(&file), settings, plugins, stop, Box::new(move |record| shown.show(record))));
+    let host = Arc::new(FileHost::new(Arc::clone(&file), settings, host_config(), stop, Box::new(move |record| shown.show(record))));
     // All mistakes with their lines, before anything starts; the run itself would only name their paths.
-    if let Err(problems) = block_on(prepare(host.as_ref(), file.name())) {
-        return refuse(&file.locate(problems));
+    if let Err(mistakes) = block_on(host.check()) {
+        return refuse(&mistakes);
     }
     let pipeline = file.name().to_string();
     block_on(run_stream(Arc::clone(&host) as Arc<dyn tidegate::ControlPlane>, String::new(), pipeline, json!({})));

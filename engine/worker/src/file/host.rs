@@ -1,9 +1,10 @@
 //! The one-process host: a pipeline file behind the host contract.
 
-use super::PipelineFile;
+use super::{Mistake, PipelineFile};
 use crate::compute::Plugins;
 use crate::control::{Binding, BuildSignal, ControlPlane, HostSettings, Topology};
 use crate::options::DATASET_KEYS;
+use crate::prepare::{Prepared, prepare};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_api::config::Problem;
 use tidegate_api::{Error, Result, nearest};
 use tidegate_connectors::ConnectorCtx;
+use tidegate_host::HostConfig;
 
 /// What is told about every record of a run.
 pub type OnRecord = Box<dyn Fn(&Value) + Send + Sync>;
@@ -19,7 +21,8 @@ pub type OnRecord = Box<dyn Fn(&Value) + Send + Sync>;
 pub struct FileHost {
     file: Arc<PipelineFile>,
     settings: HostSettings,
-    plugins: Plugins,
+    /// None if `[plugins]` is mistaken; planning says so.
+    plugins: Option<Plugins>,
     stop: Arc<AtomicBool>,
     on_record: OnRecord,
     last: Mutex<Value>,
@@ -27,10 +30,24 @@ pub struct FileHost {
 
 impl FileHost {
     /// A host for `file`. `stop` asks for a stop at the next heartbeat; `on_record` sees every record, the last one too.
-    pub fn new(file: Arc<PipelineFile>, settings: HostSettings, plugins: Plugins, stop: Arc<AtomicBool>, on_record: OnRecord) -> Self {
-        let mut settings = settings;
-        settings.loaded_plugins = Some(plugins.clone());
+    pub fn new(file: Arc<PipelineFile>, mut settings: HostSettings, config: HostConfig, stop: Arc<AtomicBool>, on_record: OnRecord) -> Self {
+        let plugins = Plugins::read(&settings.plugins, &settings.base_dir, config).ok();
+        settings.loaded_plugins = plugins.clone();
         FileHost { file, settings, plugins, stop, on_record, last: Mutex::new(Value::Null) }
+    }
+
+    /// Plans the file, keeping every mistake of form, names, types and columns together, each with its line.
+    ///
+    /// # Errors
+    /// Every mistake.
+    pub async fn check(&self) -> Result<Prepared, Vec<Mistake>> {
+        let mut problems = self.file.problems().to_vec();
+        match prepare(self, self.file.name()).await {
+            Ok(prepared) if problems.is_empty() => return Ok(prepared),
+            Ok(_) => {}
+            Err(found) => problems.extend(found),
+        }
+        Err(self.file.locate(problems))
     }
 
     /// The newest record.
@@ -78,11 +95,13 @@ impl FileHost {
                 Some(other) => return Err(vec![Problem::at("plugin", format!("expected text, found `{other}`"))]),
                 None => return Err(vec![Problem::at("plugin", "`plugin` is missing: the name of a `[plugins.NAME]`")]),
             };
+            // Mistaken plugins have been reported; what uses them cannot be judged.
+            let Some(plugins) = &self.plugins else { return Err(Vec::new()) };
             let at = |error: Error| vec![Problem::at("plugin", error.to_string())];
             if written {
-                Binding::writing(name, self.plugins.sink(&plugin, &rest).map_err(at)?)
+                Binding::writing(name, plugins.sink(&plugin, &rest).map_err(at)?)
             } else {
-                Binding::reading(name, self.plugins.source(&plugin, &rest).map_err(at)?)
+                Binding::reading(name, plugins.source(&plugin, &rest).map_err(at)?)
             }
         } else {
             // Names that another engine's files use for the same connector.

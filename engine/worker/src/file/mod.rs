@@ -51,13 +51,15 @@ pub struct PipelineFile {
     document: Document,
     stages_key: &'static str,
     mask: Mask,
+    problems: Vec<Problem>,
 }
 
 impl PipelineFile {
     /// Reads a file. `variable` looks up environment variables.
     ///
     /// # Errors
-    /// Every mistake of its form; what depends on types and columns is found when the pipeline is planned.
+    /// A file that cannot be read, or is no TOML. Mistakes of its form are kept in [`PipelineFile::problems`], so that they are
+    /// reported together with those that planning finds.
     pub fn read(path: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Result<PipelineFile, Vec<Mistake>> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let place = std::env::current_dir().map(|dir| format!(" (looked in `{}`)", dir.display())).unwrap_or_default();
@@ -101,9 +103,13 @@ impl PipelineFile {
         let topology = read_stages(&mut options, stages_key);
         problems.extend(options.finish());
 
-        let pipeline =
-            PipelineFile { file: file.to_string(), base_dir, name, settings, plugins, datasets, topology, document, stages_key, mask };
-        if problems.is_empty() { Ok(pipeline) } else { Err(pipeline.locate(problems)) }
+        let file = file.to_string();
+        Ok(PipelineFile { file, base_dir, name, settings, plugins, datasets, topology, document, stages_key, mask, problems })
+    }
+
+    /// The mistakes of its form.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
     }
 
     /// The pipeline's name.
@@ -205,7 +211,8 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<PipelineFile, Vec<Mistake>> {
-        PipelineFile::parse(text, "p.toml", "p", PathBuf::from("."), &|_| None)
+        let file = PipelineFile::parse(text, "p.toml", "p", PathBuf::from("."), &|_| None)?;
+        if file.problems().is_empty() { Ok(file) } else { Err(file.locate(file.problems().to_vec())) }
     }
 
     #[test]
