@@ -34,6 +34,8 @@ pub struct BindCtx {
     /// The output columns that anybody reads; `None` for all. An inline step leaves the others out of its output, so that a
     /// filter does not copy the column it tested. Operators keep their output, since it is part of their state.
     pub needed: Option<BTreeSet<String>>,
+    /// Conditions that the source applies already. A filter that says nothing else tests nothing and reads no column.
+    pub applied: Vec<EqualTo>,
 }
 
 impl BindCtx {
@@ -53,6 +55,13 @@ impl BindCtx {
     #[must_use]
     pub fn with_needed(mut self, needed: BTreeSet<String>) -> Self {
         self.needed = Some(needed);
+        self
+    }
+
+    /// Sets the conditions that the source applies already.
+    #[must_use]
+    pub fn with_applied(mut self, applied: Vec<EqualTo>) -> Self {
+        self.applied = applied;
         self
     }
 }
@@ -187,5 +196,29 @@ pub fn parse_step(step: &Value) -> Result<Box<dyn StepDef>, Vec<Problem>> {
     match STEPS.iter().find(|info| info.op == op) {
         Some(info) => (info.parse)(map),
         None => Err(at(&["op"], format!("unknown step `{op}`{}", hint(op, STEPS.iter().map(|info| info.op))))),
+    }
+}
+
+/// The input of a step that has exactly one.
+///
+/// # Errors
+/// When it has more or none.
+pub(crate) fn one_input(inputs: &[StreamType]) -> Result<&StreamType, Vec<Problem>> {
+    match inputs {
+        [input] => Ok(input),
+        other => Err(vec![Problem::whole(format!("this step takes one input, not {}", other.len()))]),
+    }
+}
+
+/// Refuses to change a column by which upsert rows replace each other.
+///
+/// # Errors
+/// When `column` is such a key.
+pub(crate) fn not_a_key(input: &StreamType, column: &str, path: &[&str]) -> Result<(), Vec<Problem>> {
+    match &input.mode {
+        ChangeMode::Upsert { keys } if keys.iter().any(|key| key == column) => {
+            Err(vec![crate::expression::at(path, format!("`{column}` is a key of the upsert rows that come in; it must stay as it is"))])
+        }
+        ChangeMode::Upsert { .. } | ChangeMode::Append => Ok(()),
     }
 }

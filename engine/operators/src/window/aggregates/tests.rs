@@ -1,0 +1,132 @@
+//! Accumulators against plain Rust: types, extremes, merging.
+
+use super::*;
+use arrow::array::{BinaryViewArray, Date32Array, Decimal128Array, Float32Array, Int8Array, StringViewArray, UInt64Array};
+
+/// The result per group, once in one go and once by two accumulators merged through their state.
+fn both(function: Function, column: &ArrayRef, groups: &[u32]) -> ArrayRef {
+    let total = groups.iter().max().map_or(0, |group| *group as usize + 1);
+    let prepared = function.prepared(column).unwrap();
+    let mut whole = function.accumulator(Some(column.data_type())).unwrap();
+    whole.update(groups, total, Some(&prepared));
+
+    let mut merged = function.accumulator(Some(column.data_type())).unwrap();
+    for half in [0..groups.len() / 2, groups.len() / 2..groups.len()] {
+        // A part numbers its groups by itself.
+        let mut known: Vec<u32> = Vec::new();
+        let numbers: Vec<u32> = groups[half.clone()]
+            .iter()
+            .map(|group| match known.iter().position(|other| other == group) {
+                Some(number) => number as u32,
+                None => {
+                    known.push(*group);
+                    known.len() as u32 - 1
+                }
+            })
+            .collect();
+        let mut part = function.accumulator(Some(column.data_type())).unwrap();
+        part.update(&numbers, known.len(), Some(&prepared.slice(half.start, half.len())));
+        merged.merge(&known, total, &part.state()).unwrap();
+    }
+    let result = whole.finish().unwrap();
+    assert!(result.misfits.is_empty());
+    assert_eq!(&merged.finish().unwrap().values, &result.values);
+    assert_eq!(Some(result.values.data_type()), function.result(column.data_type()).as_ref());
+    whole.clear();
+    assert_eq!(whole.finish().unwrap().values.len(), 0);
+    result.values
+}
+
+fn check(function: Function, column: impl Array + 'static, groups: &[u32], expected: impl Array + 'static) {
+    let expected: ArrayRef = Arc::new(expected);
+    assert_eq!(&both(function, &(Arc::new(column) as ArrayRef), groups), &expected);
+}
+
+#[test]
+fn min_and_max_work_on_every_ordered_type() {
+    let groups = [0, 1, 0, 1, 2];
+    check(
+        Function::Min,
+        Int8Array::from(vec![Some(5), Some(-128), Some(3), None, None]),
+        &groups,
+        Int8Array::from(vec![Some(3), Some(-128), None]),
+    );
+    check(Function::Max, UInt64Array::from(vec![u64::MAX, 1, 5, 2, 0]), &groups, UInt64Array::from(vec![u64::MAX, 2, 0]));
+    check(Function::Min, UInt64Array::from(vec![u64::MAX, 1, 5, 2, 0]), &groups, UInt64Array::from(vec![5, 1, 0]));
+    check(Function::Max, Date32Array::from(vec![1, -5, 2, -6, 0]), &groups, Date32Array::from(vec![2, -5, 0]));
+    check(Function::Max, BooleanArray::from(vec![false, false, true, false, true]), &groups, BooleanArray::from(vec![true, false, true]));
+    check(
+        Function::Min,
+        Float32Array::from(vec![1.5, -1.5, 0.5, f32::NEG_INFINITY, 7.0]),
+        &groups,
+        Float32Array::from(vec![0.5, f32::NEG_INFINITY, 7.0]),
+    );
+    let decimals = |values: Vec<i128>| Decimal128Array::from(values).with_precision_and_scale(10, 2).unwrap();
+    check(Function::Max, decimals(vec![100, -1, 250, -2, 0]), &groups, decimals(vec![250, -1, 0]));
+    check(
+        Function::Min,
+        StringViewArray::from(vec![Some("b"), Some(""), Some("a text beyond twelve bytes"), Some("a"), None]),
+        &groups,
+        StringViewArray::from(vec![Some("a text beyond twelve bytes"), Some(""), None]),
+    );
+    let bytes: Vec<&[u8]> = vec![b"\x00", b"\xff", b"\x01", b"\xfe", b""];
+    let greatest: Vec<&[u8]> = vec![b"\x01", b"\xff", b""];
+    check(Function::Max, BinaryViewArray::from_iter_values(bytes), &groups, BinaryViewArray::from_iter_values(greatest));
+}
+
+#[test]
+fn among_floats_nan_is_the_greatest_and_zeros_are_equal_in_any_order() {
+    for order in [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]] {
+        let values = [f64::NAN, 1.0, -0.0, -f64::NAN];
+        let column = Float64Array::from(order.map(|index| values[index]).to_vec());
+        let greatest: ArrayRef = Arc::new(column.clone());
+        assert!(both(Function::Max, &greatest, &[0; 4]).as_primitive::<Float64Type>().value(0).is_nan());
+        let least = both(Function::Min, &greatest, &[0; 4]);
+        assert_eq!(least.as_primitive::<Float64Type>().value(0).to_bits(), 0.0f64.to_bits());
+    }
+}
+
+#[test]
+fn sums_and_averages_of_decimals_stay_decimals() {
+    let of =
+        |values: Vec<Option<i128>>, precision, scale| Decimal128Array::from(values).with_precision_and_scale(precision, scale).unwrap();
+    let column = of(vec![Some(100), Some(201), None, Some(-1), None], 10, 2);
+    check(Function::Sum, column.clone(), &[0, 0, 0, 1, 2], of(vec![Some(301), Some(-1), None], 38, 2));
+    check(Function::Avg, column, &[0, 0, 0, 1, 2], of(vec![Some(1_505_000), Some(-10_000), None], 38, 6));
+    let thirds = of(vec![Some(-1), Some(-1), Some(0)], 10, 0);
+    check(Function::Avg, thirds, &[0, 0, 0], of(vec![Some(-6667)], 38, 4));
+}
+
+#[test]
+fn decimals_beyond_128_bits_come_back_when_the_sum_does() {
+    let most = 10i128.pow(38) - 1;
+    let column: ArrayRef =
+        Arc::new(Decimal128Array::from(vec![most, most, -most, -most, most, most, most]).with_precision_and_scale(38, 0).unwrap());
+    let mut sum = Function::Sum.accumulator(Some(column.data_type())).unwrap();
+    sum.update(&[0, 0, 0, 0, 1, 1, 1], 2, Some(&column));
+    let finished = sum.finish().unwrap();
+    assert!(finished.values.is_valid(0) && finished.values.is_null(1));
+    assert_eq!(finished.misfits, [(1, "beyond 128 bits".to_string())]);
+}
+
+#[test]
+fn an_average_of_integers_is_taken_from_the_exact_sum() {
+    use arrow::array::Int64Array;
+    check(Function::Avg, Int64Array::from(vec![i64::MAX, i64::MAX, 1, 2]), &[0, 0, 1, 1], Float64Array::from(vec![i64::MAX as f64, 1.5]));
+    check(Function::Sum, UInt64Array::from(vec![1 << 62, 1 << 61]), &[0, 0], Int64Array::from(vec![(1i64 << 62) + (1 << 61)]));
+}
+
+#[test]
+fn float_sums_do_not_lose_small_values_beside_great_ones() {
+    check(Function::Sum, Float64Array::from(vec![1e16, 1.0, 1.0, -1e16]), &[0; 4], Float64Array::from(vec![2.0]));
+    check(Function::Sum, Float64Array::from(vec![f64::INFINITY, 1.0]), &[0; 2], Float64Array::from(vec![f64::INFINITY]));
+}
+
+#[test]
+fn what_has_no_order_or_no_sum_is_refused() {
+    let list = DataType::new_list(DataType::Int64, true);
+    assert_eq!(Function::Min.result(&list), None);
+    assert_eq!(Function::Sum.result(&DataType::Utf8View), None);
+    assert_eq!(Function::Avg.result(&DataType::Date32), None);
+    assert_eq!(Function::Count.result(&list), Some(DataType::Int64));
+}

@@ -1,0 +1,329 @@
+//! Open panes: each a key table and the accumulators over its groups. Recycled once nobody needs them.
+
+use super::aggregates::{Accumulator, Finished, Function};
+use super::keys::{GroupBy, Groups, Keys};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
+use arrow::datatypes::{DataType, Int64Type};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use tidegate_api::{Error, PieceId, Result};
+
+/// An aggregate as panes see it: its function and the type of its values.
+#[derive(Debug, Clone)]
+pub(crate) struct Aggregate {
+    /// What is computed.
+    pub(crate) function: Function,
+    /// Over values of which type; `None` counts rows.
+    pub(crate) values: Option<DataType>,
+    /// Whether only some rows are taken.
+    pub(crate) filtered: bool,
+}
+
+impl Aggregate {
+    fn counts_rows(&self) -> bool {
+        self.function == Function::Count && self.values.is_none() && !self.filtered
+    }
+}
+
+/// One slice of time.
+#[derive(Debug)]
+pub(crate) struct Pane {
+    groups: Groups,
+    accumulators: Accumulators,
+    /// The pieces that hold this pane in the last snapshot, while it has not changed since.
+    pub(crate) saved: Vec<PieceId>,
+    /// Whether it has changed since.
+    pub(crate) dirty: bool,
+}
+
+#[derive(Debug)]
+enum Accumulators {
+    /// A single count of rows: raised while keys are looked up, without group numbers in between.
+    Rows(Vec<i64>),
+    /// The general case.
+    Each(Vec<Box<dyn Accumulator>>),
+}
+
+/// What all panes of a task share.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    by: GroupBy,
+    aggregates: Vec<Aggregate>,
+}
+
+/// A pane's groups and their values, as arrays.
+#[derive(Debug)]
+pub(crate) struct Columns {
+    /// The group columns.
+    pub(crate) groups: Vec<ArrayRef>,
+    /// One result per aggregate.
+    pub(crate) results: Vec<Finished>,
+    /// How many groups.
+    pub(crate) rows: usize,
+}
+
+impl Shape {
+    /// The shape of a stage.
+    ///
+    /// # Errors
+    /// `Internal` for types that binding refuses.
+    pub(crate) fn new(group_types: Vec<DataType>, aggregates: Vec<Aggregate>) -> Result<Self> {
+        Ok(Shape { by: GroupBy::new(group_types)?, aggregates })
+    }
+
+    /// The group columns of a batch as keys.
+    ///
+    /// # Errors
+    /// `Internal` when a kernel fails.
+    pub(crate) fn keys(&self, columns: &[ArrayRef]) -> Result<Keys> {
+        self.by.keys(columns)
+    }
+
+    /// How many state columns each aggregate has, in order.
+    ///
+    /// # Errors
+    /// `Internal` for types that binding refuses.
+    pub(crate) fn state_widths(&self) -> Result<Vec<usize>> {
+        Ok(match self.pane()?.accumulators {
+            Accumulators::Rows(_) => vec![1],
+            Accumulators::Each(each) => each.iter().map(|accumulator| accumulator.state().len()).collect(),
+        })
+    }
+
+    fn pane(&self) -> Result<Pane> {
+        let accumulators = match self.aggregates.as_slice() {
+            [one] if one.counts_rows() => Accumulators::Rows(Vec::new()),
+            several => {
+                let made: Result<Vec<_>> = several.iter().map(|one| one.function.accumulator(one.values.as_ref())).collect();
+                Accumulators::Each(made?)
+            }
+        };
+        Ok(Pane { groups: self.by.table(), accumulators, saved: Vec::new(), dirty: false })
+    }
+}
+
+impl Pane {
+    /// Takes rows. `values` are prepared, one per aggregate, of the whole batch.
+    ///
+    /// # Errors
+    /// `Internal` when keys are of another stage.
+    pub(crate) fn absorb(&mut self, keys: &Keys, values: &[Option<ArrayRef>], rows: Range<usize>, numbers: &mut Vec<u32>) -> Result<()> {
+        self.dirty = true;
+        match &mut self.accumulators {
+            Accumulators::Rows(counts) => {
+                if matches!(keys, Keys::None) {
+                    counts.resize(1, 0);
+                    counts[0] += rows.len() as i64;
+                    return self.groups.intern(keys, rows, |_| {});
+                }
+                self.groups.intern(keys, rows, |group| match counts.get_mut(group as usize) {
+                    Some(count) => *count += 1,
+                    None => counts.push(1),
+                })
+            }
+            Accumulators::Each(accumulators) => {
+                numbers.clear();
+                numbers.reserve(rows.len());
+                self.groups.intern(keys, rows.clone(), |group| numbers.push(group))?;
+                let total = self.groups.len();
+                for (accumulator, values) in accumulators.iter_mut().zip(values) {
+                    match values {
+                        Some(values) if rows.len() != values.len() => {
+                            accumulator.update(numbers, total, Some(&values.slice(rows.start, rows.len())));
+                        }
+                        whole => accumulator.update(numbers, total, whole.as_ref()),
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes in another pane of the same stage.
+    ///
+    /// # Errors
+    /// `Internal` when it is of another stage.
+    pub(crate) fn merge(&mut self, other: &Pane, numbers: &mut Vec<u32>) -> Result<()> {
+        self.dirty = true;
+        numbers.clear();
+        self.groups.merge(&other.groups, |group| numbers.push(group));
+        match (&mut self.accumulators, &other.accumulators) {
+            (Accumulators::Rows(counts), Accumulators::Rows(theirs)) => {
+                counts.resize(self.groups.len(), 0);
+                numbers.iter().zip(theirs).for_each(|(group, count)| counts[*group as usize] += count);
+            }
+            (Accumulators::Each(accumulators), Accumulators::Each(theirs)) => {
+                for (accumulator, other) in accumulators.iter_mut().zip(theirs) {
+                    accumulator.merge(numbers, self.groups.len(), &other.state())?;
+                }
+            }
+            _ => return Err(Error::internal("panes of two stages meet")),
+        }
+        Ok(())
+    }
+
+    /// Takes state back: the keys of some groups and their state columns, per aggregate.
+    ///
+    /// # Errors
+    /// `External` when the columns are not the state of this stage.
+    pub(crate) fn merge_state(&mut self, keys: &Keys, rows: usize, state: &[&[ArrayRef]]) -> Result<()> {
+        let mut numbers = Vec::with_capacity(rows);
+        self.groups.intern(keys, 0..rows, |group| numbers.push(group))?;
+        match &mut self.accumulators {
+            Accumulators::Rows(counts) => {
+                let foreign = || Error::external("a state piece does not hold counts");
+                let theirs: &Int64Array =
+                    state.first().and_then(|one| one.first()).and_then(|one| one.as_primitive_opt::<Int64Type>()).ok_or_else(foreign)?;
+                counts.resize(self.groups.len(), 0);
+                numbers.iter().zip(theirs.values()).for_each(|(group, count)| counts[*group as usize] += count);
+            }
+            Accumulators::Each(accumulators) => {
+                for (accumulator, state) in accumulators.iter_mut().zip(state) {
+                    accumulator.merge(&numbers, self.groups.len(), state)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The groups and the state of every aggregate, for a snapshot.
+    ///
+    /// # Errors
+    /// `Internal` when an array cannot be made.
+    pub(crate) fn state(&mut self, shape: &Shape) -> Result<(Vec<ArrayRef>, Vec<Vec<ArrayRef>>, usize)> {
+        let states = match &self.accumulators {
+            Accumulators::Rows(counts) => vec![vec![Arc::new(Int64Array::from(counts.clone())) as ArrayRef]],
+            Accumulators::Each(accumulators) => accumulators.iter().map(|accumulator| accumulator.state()).collect(),
+        };
+        Ok((shape.by.columns(&mut self.groups, false)?, states, self.groups.len()))
+    }
+
+    /// The groups and the results. `last` when the pane is to be cleared next.
+    ///
+    /// # Errors
+    /// `Internal` when an array cannot be made.
+    pub(crate) fn finish(&mut self, shape: &Shape, last: bool) -> Result<Columns> {
+        let results = match &self.accumulators {
+            Accumulators::Rows(counts) => {
+                vec![Finished { values: Arc::new(Int64Array::from(counts.clone())), misfits: Vec::new() }]
+            }
+            Accumulators::Each(accumulators) => accumulators.iter().map(|accumulator| accumulator.finish()).collect::<Result<_>>()?,
+        };
+        let rows = self.groups.len();
+        Ok(Columns { groups: shape.by.columns(&mut self.groups, last)?, results, rows })
+    }
+
+    fn clear(&mut self) {
+        self.groups.clear();
+        match &mut self.accumulators {
+            Accumulators::Rows(counts) => counts.clear(),
+            Accumulators::Each(accumulators) => accumulators.iter_mut().for_each(|accumulator| accumulator.clear()),
+        }
+        self.saved.clear();
+        self.dirty = false;
+    }
+
+    fn bytes(&self) -> usize {
+        let accumulators = match &self.accumulators {
+            Accumulators::Rows(counts) => counts.capacity() * 8,
+            Accumulators::Each(accumulators) => accumulators.iter().map(|accumulator| accumulator.bytes()).sum(),
+        };
+        self.groups.bytes() + accumulators
+    }
+}
+
+/// How many emptied panes are kept for later.
+const SPARES: usize = 16;
+
+/// The open panes of a task, by their start.
+#[derive(Debug)]
+pub(crate) struct Panes {
+    shape: Shape,
+    open: BTreeMap<i64, Pane>,
+    spares: Vec<Pane>,
+}
+
+impl Panes {
+    /// None open.
+    pub(crate) fn new(shape: Shape) -> Self {
+        Panes { shape, open: BTreeMap::new(), spares: Vec::new() }
+    }
+
+    /// What they share.
+    pub(crate) fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The pane that starts at `start`, opened if need be.
+    ///
+    /// # Errors
+    /// `Internal` for types that binding refuses.
+    pub(crate) fn at(&mut self, start: i64) -> Result<&mut Pane> {
+        use std::collections::btree_map::Entry;
+        match self.open.entry(start) {
+            Entry::Occupied(there) => Ok(there.into_mut()),
+            Entry::Vacant(vacant) => {
+                let pane = match self.spares.pop() {
+                    Some(spare) => spare,
+                    None => self.shape.pane()?,
+                };
+                Ok(vacant.insert(pane))
+            }
+        }
+    }
+
+    /// The pane that starts at `start`, if it is open.
+    pub(crate) fn get(&mut self, start: i64) -> Option<&mut Pane> {
+        self.open.get_mut(&start)
+    }
+
+    /// The start of the earliest open pane.
+    pub(crate) fn first(&self) -> Option<i64> {
+        self.open.keys().next().copied()
+    }
+
+    /// Closes a pane; it is to be given back with [`Panes::recycle`].
+    pub(crate) fn close(&mut self, start: i64) -> Option<Pane> {
+        self.open.remove(&start)
+    }
+
+    /// Empties a pane and keeps it for later.
+    pub(crate) fn recycle(&mut self, mut pane: Pane) {
+        if self.spares.len() < SPARES {
+            pane.clear();
+            self.spares.push(pane);
+        }
+    }
+
+    /// The open panes between two times, merged; the panes stay open.
+    ///
+    /// # Errors
+    /// `Internal` when a merge fails.
+    pub(crate) fn combined(&mut self, from: i64, to: i64, numbers: &mut Vec<u32>) -> Result<Columns> {
+        let mut within = self.open.range_mut(from..to);
+        if let (Some((_, only)), None) = (within.next(), within.next()) {
+            return only.finish(&self.shape, false);
+        }
+        let mut merged = match self.spares.pop() {
+            Some(spare) => spare,
+            None => self.shape.pane()?,
+        };
+        for pane in self.open.range(from..to).map(|(_, pane)| pane) {
+            merged.merge(pane, numbers)?;
+        }
+        let columns = merged.finish(&self.shape, true)?;
+        self.recycle(merged);
+        Ok(columns)
+    }
+
+    /// All open panes with what they share, earliest first.
+    pub(crate) fn all(&mut self) -> (impl Iterator<Item = (i64, &mut Pane)>, &Shape) {
+        (self.open.iter_mut().map(|(start, pane)| (*start, pane)), &self.shape)
+    }
+
+    /// Memory held, spares included.
+    pub(crate) fn bytes(&self) -> usize {
+        self.open.values().chain(&self.spares).map(Pane::bytes).sum()
+    }
+}

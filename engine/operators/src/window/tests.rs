@@ -1,0 +1,7 @@
+//! The window step against an oracle that knows nothing of panes.
+
+mod behaviour;
+mod config;
+mod harness;
+mod oracle;
+mod properties;

@@ -1,0 +1,108 @@
+//! Mistakes in the step's keys, all together and each at its place.
+
+use super::harness::schema;
+use crate::parse_step;
+use crate::step::{BindCtx, StreamType};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use tidegate_api::ChangeMode;
+
+fn mistakes(step: Value) -> Vec<String> {
+    match parse_step(&step) {
+        Err(problems) => problems.iter().map(ToString::to_string).collect(),
+        Ok(def) => match def.bind(&[StreamType::append(schema())], &BindCtx::new()) {
+            Err(problems) => problems.iter().map(ToString::to_string).collect(),
+            Ok(_) => Vec::new(),
+        },
+    }
+}
+
+#[test]
+fn every_mistake_in_the_keys_is_reported_with_its_place() {
+    let found = mistakes(json!({ "op": "windowedAggregate", "timeColum": "t", "windowMs": 0, "slideMs": 5,
+        "aggs": [{ "op": "sum" }, { "op": "median", "column": "v" }, { "op": "cuont", "filtre": "x" }], "emit": { "everyRows": 1 } }));
+    assert_eq!(
+        found,
+        [
+            "emit: `emit` is not available yet",
+            "timeColumn: `timeColumn` is missing",
+            "windowMs: expected whole milliseconds, from 1 to 3162240000000 (100 years)",
+            "aggs.0.column: `sum` needs a `column`",
+            "aggs.1.op: the aggregation `median` is not available yet",
+            "aggs.2.op: unknown aggregation `cuont`, did you mean `count`?",
+            "aggs.2.filtre: unknown key `filtre`, did you mean `filter`?",
+            "timeColum: unknown key `timeColum`, did you mean `timeColumn`?",
+        ]
+    );
+}
+
+#[test]
+fn every_mistake_against_the_schema_is_reported_with_its_place() {
+    let found = mistakes(json!({ "op": "windowedAggregate", "timeColumn": "s", "windowMs": 10, "groupBy": ["kk", "v", "v"],
+        "aggs": [{ "op": "sum", "column": "s" }, { "op": "count", "alias": "v" }, { "op": "max", "column": "x" }] }));
+    assert_eq!(
+        found,
+        [
+            "timeColumn: `s` is of type `string`; an event time is a timestamp, or int64 milliseconds",
+            "groupBy.0: there is no column `kk`, did you mean `k`?",
+            "groupBy.2: `v` stands twice",
+            "aggs.0.column: `sum` has no meaning over values of type `string`",
+            "aggs.1.alias: the output has a column `v` already; give another `alias`",
+            "aggs.2.column: there is no column `x`, did you mean `t`?",
+        ]
+    );
+}
+
+#[test]
+fn what_is_not_built_yet_is_refused_and_zero_lateness_is_not() {
+    let with = |key: &str, value: Value| {
+        let mut step = json!({ "op": "windowedAggregate", "timeColumn": "t", "windowMs": 10, "aggs": [{ "op": "count" }] });
+        step.as_object_mut().unwrap().insert(key.into(), value);
+        mistakes(step)
+    };
+    for key in ["ingestTime", "stepMs", "timeZone", "allowedLatenessMs", "emit", "idleTimeoutMs", "keyBy"] {
+        assert_eq!(with(key, json!("x")), [format!("{key}: `{key}` is not available yet")]);
+    }
+    assert!(with("allowedLatenessMs", json!(0)).is_empty());
+    assert_eq!(with("slideMs", json!(11)), ["slideMs: windows of 10ms that start every 11ms would leave out rows between them"]);
+}
+
+#[test]
+fn upsert_rows_are_refused_because_they_would_count_again() {
+    let def = parse_step(&json!({ "op": "windowedAggregate", "timeColumn": "t", "windowMs": 10, "aggs": [{ "op": "count" }] })).unwrap();
+    let input = StreamType { schema: schema(), mode: ChangeMode::Upsert { keys: vec!["k".into()] } };
+    assert!(def.bind(&[input], &BindCtx::new()).unwrap_err()[0].message.contains("count again"));
+}
+
+#[test]
+fn it_asks_for_the_columns_it_reads_and_for_all_when_late_rows_are_wanted() {
+    let mut step = json!({ "op": "windowedAggregate", "timeColumn": "t", "windowMs": 10, "groupBy": "k", "aggs": [{ "op": "count" }] });
+    let required = |step: &Value| {
+        let bound = parse_step(step).unwrap().bind(&[StreamType::append(schema())], &BindCtx::new()).unwrap();
+        (bound.required)(&BTreeSet::new()).remove(0).into_iter().collect::<Vec<_>>().join(",")
+    };
+    assert_eq!(required(&step), "k,t");
+    step.as_object_mut().unwrap().insert("lateOutput".into(), json!("late"));
+    assert_eq!(required(&step), "f,k,s,t,v");
+    let def = parse_step(&step).unwrap();
+    assert_eq!(def.late_output(), Some("late"));
+    assert_eq!(def.time_columns(), [Some("t".to_string())]);
+}
+
+#[test]
+fn the_signature_tells_what_may_read_the_state() {
+    let signature = |window: i64, alias: &str| {
+        let step = json!({ "op": "windowedAggregate", "timeColumn": "t", "windowMs": window, "groupBy": "k", "aggs": [{ "op": "count", "alias": alias }] });
+        super::harness::factory(&step, false).0.signature()
+    };
+    assert!(signature(10, "a").accepts(&signature(10, "b")).is_ok());
+    let refused = signature(10, "a").accepts(&signature(20, "a")).unwrap_err();
+    assert!(refused.message().contains("`windowMs` was `20` and is `10`"));
+}
+
+#[test]
+fn plan_shows_the_windows_in_one_line() {
+    let step = json!({ "op": "windowedAggregate", "timeColumn": "t", "window": "10s", "slide": "2s", "groupBy": ["k"], "aggs": [{ "op": "sum", "column": "v", "alias": "total" }] });
+    let bound = parse_step(&step).unwrap().bind(&[StreamType::append(schema())], &BindCtx::new()).unwrap();
+    assert_eq!(bound.details, "hopping 10s every 2s over t by k: total = sum(v)");
+}
