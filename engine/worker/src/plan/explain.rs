@@ -49,7 +49,10 @@ pub(super) fn sources(settled: &Settled<'_, '_>) -> Vec<SourceSummary> {
         columns: asked.plan.schema.fields().iter().map(|field| field.name().clone()).collect(),
         available: settled.typing.sources.get(name).map_or(0, |plan| plan.schema.fields().len()),
         applied: asked.applied().cloned().collect(),
-        idle_filters: idle_filters(settled.structure, settled.sources, name).into_iter().map(|(stage, label)| IdleFilter { stage, label }).collect(),
+        idle_filters: idle_filters(settled.structure, settled.sources, name)
+            .into_iter()
+            .map(|(stage, label)| IdleFilter { stage, label })
+            .collect(),
         time: settled.times.get(name).cloned(),
         keys: asked.request.ordinals,
         bounded: asked.plan.bounded,

@@ -142,7 +142,8 @@ impl Pass<'_, '_> {
         let Some(&index) = self.structure.producer.get(dataset) else { return };
         for key in &sink.keys {
             if let Some(clock) = self.clock_behind(index, key) {
-                let message = format!("the key column `{key}` depends on `now()` ({clock}), so rows written again would not replace themselves");
+                let message =
+                    format!("the key column `{key}` depends on `now()` ({clock}), so rows written again would not replace themselves");
                 problems.dataset(dataset, &[], message);
             }
         }

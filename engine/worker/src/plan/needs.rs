@@ -32,7 +32,8 @@ impl Need {
 
     /// What `made` has of it, in the order of `full`; hidden columns stay behind.
     pub(super) fn of(&self, made: &SchemaRef, full: &SchemaRef) -> SchemaRef {
-        let visible = full.fields().iter().map(|field| field.name()).filter(|name| !hidden::is_hidden(name) && self.columns.contains(*name));
+        let visible =
+            full.fields().iter().map(|field| field.name()).filter(|name| !hidden::is_hidden(name) && self.columns.contains(*name));
         let visible = visible.filter_map(|name| made.fields().find(name).map(|(_, field)| Arc::clone(field)));
         let carried = |name: &str| if name == hidden::KEY { self.keys } else { hidden::is_hidden(name) };
         let carried = made.fields().iter().filter(|field| carried(field.name())).cloned();

@@ -4,6 +4,7 @@
 //! When everything between a source and its sink is stateless and the two have equally many tasks, rows go from the source
 //! through its pipe and one forward edge, without an exchange.
 
+use super::changelog::Changelog;
 use super::input::PlanInput;
 use super::policy::{Policies, Policy};
 use super::problems::Problems;
@@ -12,7 +13,6 @@ use super::sources::Sources;
 use super::stages::{Binder, Details, OperatorPlan, StagePlan, entry};
 use super::structure::Structure;
 use super::typing::Typing;
-use super::changelog::Changelog;
 use arrow::datatypes::SchemaRef;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -56,7 +56,8 @@ pub(super) fn sink_id(dataset: &str) -> String {
 /// Builds the job. Its mistakes are in `problems` when it gives none.
 pub(super) fn build(settled: &Settled<'_, '_>, problems: &mut Problems) -> Option<Physical> {
     let Settled { structure, typing, sources, .. } = settled;
-    let mut builder = Builder { settled, stages: Vec::new(), policies: Vec::new(), graph: JobGraph::default(), wants: Vec::new(), dead: BTreeMap::new() };
+    let mut builder =
+        Builder { settled, stages: Vec::new(), policies: Vec::new(), graph: JobGraph::default(), wants: Vec::new(), dead: BTreeMap::new() };
     let mut source_nodes = Vec::new();
     let mut binder = Binder { structure, typing, sources, schemas: BTreeMap::new(), details: Details::new() };
     for name in sources.asked.keys() {
@@ -64,10 +65,15 @@ pub(super) fn build(settled: &Settled<'_, '_>, problems: &mut Problems) -> Optio
         binder.schemas.insert(name.clone(), node.output_schema());
         source_nodes.push(node);
     }
-    builder.policies = structure.stages.iter().map(|stage| {
-        let feeding: BTreeSet<String> = stage.def.inputs.iter().filter_map(|name| typing.feeding.get(name)).flatten().cloned().collect();
-        settled.policies.of_fed_by(&feeding)
-    }).collect();
+    builder.policies = structure
+        .stages
+        .iter()
+        .map(|stage| {
+            let feeding: BTreeSet<String> =
+                stage.def.inputs.iter().filter_map(|name| typing.feeding.get(name)).flatten().cloned().collect();
+            settled.policies.of_fed_by(&feeding)
+        })
+        .collect();
     builder.stages = structure.stages.iter().map(|_| None).collect();
     for &index in &structure.order {
         let plan = binder.bind(index, &builder.policies[index], problems)?;
@@ -220,7 +226,8 @@ impl Builder<'_, '_> {
     fn edge(&mut self, from: &str, to: &str, input: usize, schema: &SchemaRef, keys: Vec<String>) -> EdgeId {
         let id = EdgeId(self.graph.edges.len());
         // The routing is settled when every node knows its tasks.
-        let edge = EdgeSpec { id, from: from.to_string(), to: to.to_string(), input, schema: Arc::clone(schema), routing: Routing::RoundRobin };
+        let edge =
+            EdgeSpec { id, from: from.to_string(), to: to.to_string(), input, schema: Arc::clone(schema), routing: Routing::RoundRobin };
         self.graph.edges.push(edge);
         self.wants.push(keys);
         id

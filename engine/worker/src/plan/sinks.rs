@@ -162,10 +162,15 @@ impl Pass<'_, '_> {
             }
         }
         for (target, sources) in targets {
-            if self.uses.contains_key(&target) {
-                let message = format!("`{target}` takes late rows and cannot take dead letters too; they have columns of their own");
-                self.problems.dataset(&target, &[], message);
-                continue;
+            match self.uses.get(&target).map(|used| used.what) {
+                None => {}
+                // Reported where the target is named.
+                Some(Written::Output { .. } | Written::DeadLetters) => continue,
+                Some(Written::Late) => {
+                    let message = format!("`{target}` takes late rows and cannot take dead letters too; they have columns of their own");
+                    self.problems.dataset(&target, &[], message);
+                    continue;
+                }
             }
             let asked = SinkInput::new(bad::dead_letter_schema(), ChangeMode::Append);
             self.add(&target, asked, Vec::new(), Written::DeadLetters, sources);

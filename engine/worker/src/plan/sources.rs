@@ -145,10 +145,10 @@ impl Pass<'_, '_> {
         let need = needs.datasets.get(name).cloned().unwrap_or_default();
         let time = self.times.get(name).map(|time| time.column.as_ref());
         let names = full.schema.fields().iter().map(|field| field.name());
-        let columns: Vec<String> = names.filter(|column| need.columns.contains(*column) || time == Some(column.as_str())).cloned().collect();
+        let columns: Vec<String> =
+            names.filter(|column| need.columns.contains(*column) || time == Some(column.as_str())).cloned().collect();
         let all = columns.len() == full.schema.fields().len();
-        let request =
-            SourceRequest::all().with_columns((!all).then_some(columns)).with_equals(equals.to_vec()).with_ordinals(need.keys);
+        let request = SourceRequest::all().with_columns((!all).then_some(columns)).with_equals(equals.to_vec()).with_ordinals(need.keys);
         let source = self.input.datasets.get(name).and_then(|dataset| dataset.source.as_ref());
         let source = source.ok_or_else(|| tidegate_api::Error::internal(format!("dataset `{name}` was typed without a source")))?;
         let plan = source.plan(&request)?;
@@ -183,7 +183,5 @@ impl Pass<'_, '_> {
 }
 
 fn same(left: &EqualTo, right: &EqualTo) -> bool {
-    left.column == right.column
-        && left.values.len() == right.values.len()
-        && left.values.iter().all(|value| right.values.contains(value))
+    left.column == right.column && left.values.len() == right.values.len() && left.values.iter().all(|value| right.values.contains(value))
 }

@@ -2,7 +2,6 @@
 
 use super::lineage;
 use super::narrow::Narrow;
-use super::needs::Needs;
 use super::policy::Policy;
 use super::problems::Problems;
 use super::sources::Sources;
@@ -61,9 +60,12 @@ impl Binder<'_, '_> {
     pub(super) fn bind(&mut self, index: usize, policy: &Policy, problems: &mut Problems) -> Option<StagePlan> {
         let inputs = self.inputs(index)?;
         let typed = self.typing.stages[index].as_ref()?;
-        let need = &self.needs().stages[index];
-        let mut current: Vec<StreamType> =
-            inputs.iter().zip(&typed.inputs).map(|(schema, full)| StreamType { schema: Arc::clone(schema), mode: full.mode.clone() }).collect();
+        let need = &self.sources.needs.stages[index];
+        let mut current: Vec<StreamType> = inputs
+            .iter()
+            .zip(&typed.inputs)
+            .map(|(schema, full)| StreamType { schema: Arc::clone(schema), mode: full.mode.clone() })
+            .collect();
         let mut plan = StagePlan { output: Arc::clone(&inputs[0]), inputs, prefix: Vec::new(), operator: None, suffix: Vec::new() };
         for (at, step) in self.structure.stages[index].steps.iter().enumerate() {
             let after = &need.after[at];
@@ -107,15 +109,11 @@ impl Binder<'_, '_> {
         Some(plan)
     }
 
-    fn needs(&self) -> &Needs {
-        &self.sources.needs
-    }
-
     /// The agreed schema per port: what the stage reads of its inputs. A column may be null where it may be in any input.
     fn inputs(&self, index: usize) -> Option<Vec<SchemaRef>> {
         let stage = &self.structure.stages[index];
         let typed = self.typing.stages[index].as_ref()?;
-        let need = &self.needs().stages[index];
+        let need = &self.sources.needs.stages[index];
         let mut ports: Vec<Option<SchemaRef>> = vec![None; stage.ports()];
         for (input, name) in stage.def.inputs.iter().enumerate() {
             let port = stage.port(input);

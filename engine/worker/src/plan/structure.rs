@@ -48,7 +48,7 @@ impl<'a> Structure<'a> {
     pub(super) fn new(input: &PlanInput<'a>, problems: &mut Problems) -> Self {
         let stages = &input.topology.stages;
         if stages.is_empty() {
-            problems.stage(0, &[], "there is no stage; a pipeline needs at least one");
+            problems.whole("there is no stage; a pipeline needs at least one");
         }
         let mut producer = BTreeMap::new();
         let mut readers: BTreeMap<&str, Vec<(usize, usize)>> = BTreeMap::new();
@@ -96,10 +96,8 @@ impl<'a> Structure<'a> {
                 match input.datasets.get(name) {
                     None if input.unresolved.contains(name) => {}
                     None => {
-                        let message = format!(
-                            "no stage produces `{name}` and no dataset is called so{}",
-                            nearest::hint(name, known.iter().copied())
-                        );
+                        let message =
+                            format!("no stage produces `{name}` and no dataset is called so{}", nearest::hint(name, known.iter().copied()));
                         problems.stage(index, &["inputs", &at], message);
                     }
                     Some(dataset) if dataset.source.is_none() => {
@@ -113,7 +111,10 @@ impl<'a> Structure<'a> {
                 match input.datasets.get(output) {
                     None if input.unresolved.contains(output) => {}
                     None => {
-                        let hint = nearest::hint(output, input.datasets.keys().map(String::as_str).filter(|name| !self.producer.contains_key(name)));
+                        let hint = nearest::hint(
+                            output,
+                            input.datasets.keys().map(String::as_str).filter(|name| !self.producer.contains_key(name)),
+                        );
                         problems.stage(index, &["output"], format!("no stage reads `{output}` and no dataset is called so{hint}"));
                     }
                     Some(dataset) if dataset.sink.is_none() => {
@@ -135,7 +136,12 @@ fn read_stage<'a>(index: usize, def: &'a StageDef, input: &PlanInput<'a>, proble
             Ok(step) => {
                 let ports = step.time_columns().len();
                 if ports > 1 && at > 0 {
-                    problems.step(index, at, "op", format!("`{}` must be the first step of its stage: it tells its inputs apart", step.op()));
+                    problems.step(
+                        index,
+                        at,
+                        "op",
+                        format!("`{}` must be the first step of its stage: it tells its inputs apart", step.op()),
+                    );
                 } else if ports > 1 && ports != def.inputs.len() {
                     problems.stage(index, &["inputs"], format!("`{}` needs {ports} inputs, the stage has {}", step.op(), def.inputs.len()));
                 }

@@ -166,7 +166,11 @@ pub(super) fn either_null(left: &SchemaRef, right: &SchemaRef) -> SchemaRef {
     }
     let nullable = |name: &str| right.field_with_name(name).is_ok_and(Field::is_nullable);
     let fields = left.fields().iter().map(|field| {
-        if !field.is_nullable() && nullable(field.name()) { Arc::new(field.as_ref().clone().with_nullable(true)) } else { Arc::clone(field) }
+        if !field.is_nullable() && nullable(field.name()) {
+            Arc::new(field.as_ref().clone().with_nullable(true))
+        } else {
+            Arc::clone(field)
+        }
     });
     Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), left.metadata().clone()))
 }

@@ -25,9 +25,14 @@ fn ten_mistakes_are_reported_together() {
         .stage("unknown-input", &["evnts"], "out", json!([]))
         .stage("unknown-column", &["events"], "second", json!([{ "op": "select", "columns": ["acution"] }]))
         .stage("unknown-step", &["events"], "third", json!([{ "op": "fliter", "expression": "true" }]))
-        .stage("no-sink", &["events"], "nowhere", json!([]))
+        .stage("no-sink", &["slow"], "nowhere", json!([]))
         .stage("no-sink", &["events"], "third", json!([]))
-        .stage("wrong-type", &["events"], "mid", json!([{ "op": "filter", "expression": "price" }, { "op": "drop", "columns": ["nothing"] }]))
+        .stage(
+            "wrong-type",
+            &["events"],
+            "mid",
+            json!([{ "op": "filter", "expression": "price" }, { "op": "drop", "columns": ["nothing"] }]),
+        )
         .stage("silent", &["mid"], "out2", json!([{ "op": "drop", "columns": ["also-nothing"] }]))
         .mistakes();
     assert_reports(
@@ -51,18 +56,15 @@ fn ten_mistakes_are_reported_together() {
 #[test]
 fn a_circle_of_stages_is_named() {
     let (pipeline, _) = Pipeline::of_bids();
-    let found = pipeline
-        .stage("a", &["y"], "x", json!([]))
-        .stage("b", &["x"], "y", json!([]))
-        .stage("c", &["y"], "out", json!([]))
-        .mistakes();
+    let found =
+        pipeline.stage("a", &["y"], "x", json!([])).stage("b", &["x"], "y", json!([])).stage("c", &["y"], "out", json!([])).mistakes();
     assert_reports(&found, &[("stages.0.inputs", "in a circle: b -> a -> b")]);
 }
 
 #[test]
 fn two_heavy_steps_need_two_stages() {
     let (pipeline, _) = Pipeline::of_bids();
-    let steps = json!([count_per("auction", "dateTime"), count_per("n", "windowStart")]);
+    let steps = json!([count_per("auction", "dateTime"), count_as("m", "auction", "windowStart")]);
     let found = pipeline.stage("s", &["events"], "out", steps).mistakes();
     assert_reports(&found, &[("stages.0.steps.1.op", "a stage has one heavy step")]);
 }

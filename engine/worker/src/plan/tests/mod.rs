@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex};
 use tidegate_api::config::Problem;
 use tidegate_api::testkit::ScriptedSource;
 use tidegate_api::{
-    AnySink, Discovered, Error, Guarantee, InlineSource, OutputSink, Result, SinkCtx, SinkInput, SinkPlan, SourceCtx, SourcePlan, SourceReader,
-    SourceRequest, types,
+    AnySink, Discovered, Error, Guarantee, InlineSource, OutputSink, Result, SinkCtx, SinkInput, SinkPlan, SourceCtx, SourcePlan,
+    SourceReader, SourceRequest, types,
 };
 use tidegate_runtime::graph::{EdgeSpec, Node, NodeKind, Routing};
 
@@ -169,9 +169,14 @@ fn time(column: &str) -> Option<TimeOptions> {
     Some(TimeOptions { column: Some(column.to_string()), ..TimeOptions::default() })
 }
 
-/// A tumbling count per auction.
+/// A tumbling count per group, as column `n`.
 fn count_per(group: &str, time: &str) -> Value {
-    serde_json::json!({ "op": "windowedAggregate", "timeColumn": time, "windowMs": 10000, "groupBy": [group], "aggs": [{ "op": "count", "alias": "n" }] })
+    count_as("n", group, time)
+}
+
+fn count_as(alias: &str, group: &str, time: &str) -> Value {
+    let aggs = serde_json::json!([{ "op": "count", "alias": alias }]);
+    serde_json::json!({ "op": "windowedAggregate", "timeColumn": time, "windowMs": 10000, "groupBy": [group], "aggs": aggs })
 }
 
 fn node<'a>(planned: &'a Planned, id: &str) -> &'a Node {

@@ -70,20 +70,90 @@ fn a_plan_reads_as_a_task_graph() {
         .sink("rejected")
         .sink_of("dear", SinkPlan::new(Guarantee::AtLeastOnce).with_max_parallelism(1))
         .options("events", with_dead_letters)
-        .stage("bids", &["events"], "bids", json!([{ "op": "filter", "expression": "type == \"bid\"" }, { "op": "drop", "columns": ["type"] }]))
+        .stage(
+            "bids",
+            &["events"],
+            "bids",
+            json!([{ "op": "filter", "expression": "type == \"bid\"" }, { "op": "drop", "columns": ["type"] }]),
+        )
         .stage("counts", &["bids"], "out", json!([count_per("auction", "dateTime")]))
-        .stage("dear", &["bids"], "dear", json!([
-            { "op": "filter", "expression": "price > 100" },
-            { "op": "select", "columns": ["price", "auction"] }
-        ]))
+        .stage(
+            "dear",
+            &["bids"],
+            "dear",
+            json!([
+                { "op": "filter", "expression": "price > 100" },
+                { "op": "select", "columns": ["price", "auction"] }
+            ]),
+        )
         .planned();
     let text = planned.render_text();
     let window = text.lines().find(|line| line.starts_with("  counts 0:windowedAggregate")).unwrap_or_default();
-    let expected = TEXT.replace("WINDOW", window.trim());
+    let expected = TEXT.replace("WINDOW", window.trim()).replace("DEAD LETTERS", DEAD_LETTERS);
     assert_eq!(text, expected, "the plan:\n{text}");
 }
 
-const TEXT: &str = r#""#;
+const DEAD_LETTERS: &str = "reason: string, stage: string, step: string, message: string, source: string, split: string, \
+                            position: string, raw: binary, eventTime: timestamp_us";
+
+const TEXT: &str = r#"source/events  2 tasks
+  reads 3 of 7 columns: auction, price, dateTime
+  it ends, can be read again
+  leaves out rows itself: type == "bid"
+  in place of: bids 0:filter
+  time: dateTime, out of order by 0s, idle after 30s, late when 1h ahead
+  bad rows: become dead letters
+  | bids 1:drop  type
+  +
+    | counts narrow  auction, dateTime
+    -> stage/counts  hash(auction)
+       auction: int64, dateTime: timestamp_ms
+  +
+    | dear narrow  auction, price
+    | dear 0:filter  price > 100
+    | dear 1:select  price, auction
+    -> sink/dear  round robin
+       price: int64, auction: int64
+  dead letters
+    -> sink/rejected  round robin
+       DEAD LETTERS
+
+stage/counts  2 tasks
+  WINDOW
+  bad rows: become dead letters
+  -> sink/out  forward
+     windowStart: timestamp_ms, windowEnd: timestamp_ms, auction: int64, n: int64
+  dead letters
+    -> sink/rejected  round robin
+       DEAD LETTERS
+
+sink/dear  1 task
+  takes: append
+  columns: price: int64, auction: int64
+  refused rows: become dead letters
+  dead letters
+    -> sink/rejected  forward
+       DEAD LETTERS
+
+sink/out  2 tasks
+  takes: append
+  columns: windowStart: timestamp_ms, windowEnd: timestamp_ms, auction: int64, n: int64
+  refused rows: become dead letters
+  dead letters
+    -> sink/rejected  round robin
+       DEAD LETTERS
+
+sink/rejected  1 task
+  takes: append
+  columns: DEAD LETTERS
+  refused rows: end the run
+
+outputs
+  dear: append, at-least-once
+    because sink `dear` is at-least-once
+  out: append, exactly-once
+  rejected: append, dead letters, exactly-once
+"#;
 
 #[test]
 fn a_mermaid_plan_names_every_node_and_edge_once() {
@@ -93,7 +163,7 @@ fn a_mermaid_plan_names_every_node_and_edge_once() {
     let expected = [
         "flowchart LR",
         "  n0([\"<b>source/events</b> x2<br/>reads type, auction, dateTime<br/>counts 0:filter\"])",
-        "  n1[\"<b>stage/counts</b> x2<br/>0:windowedAggregate\"]",
+        "  n1[\"<b>stage/counts</b> x2<br/>1:windowedAggregate\"]",
         "  n2[(\"<b>sink/out</b> x2\")]",
         "  n0 -->|\"hash(auction)<br/>auction, dateTime\"| n1",
         "  n1 -->|\"forward<br/>windowStart, windowEnd, auction, n\"| n2",

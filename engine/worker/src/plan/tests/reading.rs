@@ -106,7 +106,12 @@ fn several_readers_offer_what_any_of_them_lets_pass() {
         .sink("out")
         .sink("other")
         .stage("a", &["events"], "out", json!([bids(), { "op": "select", "columns": ["auction"] }]))
-        .stage("b", &["events"], "other", json!([{ "op": "filter", "expression": "type == \"auction\"" }, { "op": "select", "columns": ["bidder"] }]))
+        .stage(
+            "b",
+            &["events"],
+            "other",
+            json!([{ "op": "filter", "expression": "type == \"auction\"" }, { "op": "select", "columns": ["bidder"] }]),
+        )
         .planned();
     assert_eq!(request(&planned, "events").equals, [EqualTo { column: "type".to_string(), values: vec![json!("bid"), json!("auction")] }]);
     assert_eq!(columns(&planned, "events"), ["type", "auction", "bidder"], "each reader still tells its own rows apart");
@@ -160,7 +165,12 @@ fn the_first_event_time_step_names_the_time_of_its_source_through_renames() {
     let (mut pipeline, _) = Pipeline::of_bids();
     pipeline.settings.out_of_orderness = Duration::from_secs(7);
     let planned = pipeline
-        .stage("renamed", &["events"], "mid", json!([{ "op": "rename", "mapping": { "dateTime": "at" } }, { "op": "drop", "columns": ["type"] }]))
+        .stage(
+            "renamed",
+            &["events"],
+            "mid",
+            json!([{ "op": "rename", "mapping": { "dateTime": "at" } }, { "op": "drop", "columns": ["type"] }]),
+        )
         .stage("counts", &["mid"], "out", json!([count_per("auction", "at")]))
         .planned();
     let time = planned.sources[0].time.as_ref().unwrap();
@@ -172,7 +182,8 @@ fn a_declared_time_overrides_the_defaults_and_is_read_for_it() {
     let (pipeline, _) = Pipeline::of_bids();
     let planned = pipeline
         .options("events", |options| {
-            options.time = Some(TimeOptions { idle_timeout: Some(Duration::from_secs(1)), splits_in_order: true, ..time("expires").unwrap() });
+            options.time =
+                Some(TimeOptions { idle_timeout: Some(Duration::from_secs(1)), splits_in_order: true, ..time("expires").unwrap() });
         })
         .stage("s", &["events"], "out", json!([{ "op": "select", "columns": ["auction"] }]))
         .planned();
@@ -187,7 +198,7 @@ fn a_stage_behind_a_window_does_not_rename_the_time_of_the_source() {
     let (pipeline, _) = Pipeline::of_bids();
     let planned = pipeline
         .stage("counts", &["events"], "mid", json!([count_per("auction", "dateTime")]))
-        .stage("totals", &["mid"], "out", json!([count_per("n", "windowStart")]))
+        .stage("totals", &["mid"], "out", json!([count_as("m", "n", "windowStart")]))
         .planned();
     assert_eq!(planned.sources[0].time.as_ref().unwrap().column.as_ref(), "dateTime");
     assert_eq!(names(&edge(&planned, "stage/counts", "stage/totals").schema), ["windowStart", "n"], "the group is not read any more");
