@@ -1,0 +1,56 @@
+//! Calendar fields: `year`, `month`, `day`, `hourOf`, `minute`, `second`, `dayOfWeek`, `dayOfYear`
+
+use super::{Args, Function, kernels};
+use crate::Diagnostic;
+use crate::binder::as_timestamp;
+use crate::node::Node;
+use crate::time::{Field, Zone, field_of, local_ms, zone_of};
+use crate::types::Class;
+use crate::value::Value;
+use arrow::datatypes::{DataType, Int64Type, TimeUnit};
+
+macro_rules! field {
+    ($constant:ident, $name:literal, $field:expr, $doc:literal, $examples:expr) => {
+        pub(super) const $constant: Function = Function {
+            name: $name,
+            signature: concat!($name, "(time) -> int64"),
+            doc: concat!($doc, " on the clock of the time's own zone, or UTC; of a timestamp, a date or epoch milliseconds."),
+            examples: &$examples,
+            arity: (1, 1),
+            bind: |args| bind(args, $field),
+        };
+    };
+}
+
+field!(YEAR, "year", Field::Year, "The year", [("year(ts'2026-01-31')", "2026"), ("year(-1)", "1969")]);
+field!(MONTH, "month", Field::Month, "The month, from 1 to 12,", [("month(ts'2026-12-31')", "12")]);
+field!(DAY, "day", Field::Day, "The day of the month, from 1,", [("day(ts'2024-02-29T23:59Z')", "29")]);
+field!(HOUR, "hourOf", Field::Hour, "The hour, from 0 to 23,", [("hourOf(ts'2026-01-31T17:45Z')", "17"), ("hourOf(-1)", "23")]);
+field!(MINUTE, "minute", Field::Minute, "The minute, from 0 to 59,", [("minute(ts'2026-01-31T17:45Z')", "45")]);
+field!(SECOND, "second", Field::Second, "The second, from 0 to 59,", [("second(ts'2026-01-31T17:45:09.5Z')", "9")]);
+field!(DAY_OF_WEEK, "dayOfWeek", Field::DayOfWeek, "The day of the week, from 1 for Monday to 7,", [("dayOfWeek(ts'1970-01-01')", "4")]);
+field!(DAY_OF_YEAR, "dayOfYear", Field::DayOfYear, "The day of the year, from 1,", [("dayOfYear(ts'2024-12-31')", "366")]);
+
+fn bind(mut args: Args<'_>, field: Field) -> Result<Node, Diagnostic> {
+    let operand = args.nodes.remove(0);
+    args.nodes.push(as_timestamp(operand));
+    let (kernel, unit, zone) = match args.class(0) {
+        Class::Signed | Class::Unsigned | Class::Null => {
+            args.integer(0)?;
+            let map = move |value: i64| field_of(field, local_ms(value, TimeUnit::Millisecond, Zone::Utc));
+            (kernels::primitive::<Int64Type, Int64Type>(map), TimeUnit::Millisecond, Zone::Utc)
+        }
+        Class::Timestamp(unit, _) => {
+            let Some(zone) = zone_of(args.ty(0)) else {
+                return Err(args.wrong(0, "a time in a known zone"));
+            };
+            let map = move |value: i64| field_of(field, local_ms(value, unit, zone));
+            (kernels::for_unit!(unit, primitive, Int64Type; map), unit, zone)
+        }
+        Class::Bool | Class::Text | Class::Float | Class::Decimal(..) | Class::Date | Class::Plain | Class::Other => {
+            return Err(args.wrong(0, "a timestamp, a date or epoch milliseconds"));
+        }
+    };
+    let row = move |args: &[Value]| Ok(Value::Int(field_of(field, local_ms(args[0].integer() as i64, unit, zone)).into()));
+    Ok(args.call(DataType::Int64, false, row, Some(kernel)))
+}
