@@ -42,6 +42,29 @@ pub struct IdleFilter {
     pub label: String,
 }
 
+/// A part of an expression that is evaluated row by row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowByRow {
+    /// The stage.
+    pub stage: String,
+    /// The step's label, such as `1:applyExpression`.
+    pub label: String,
+    /// The part, as it stands in the text.
+    pub part: String,
+}
+
+/// Finds the parts of expressions that are evaluated row by row.
+pub(super) fn row_by_row(settled: &Settled<'_, '_>) -> Vec<RowByRow> {
+    let mut found = Vec::new();
+    for (stage, typed) in settled.structure.stages.iter().zip(&settled.typing.stages) {
+        for (at, part) in typed.iter().flat_map(|typed| &typed.row_by_row) {
+            let label = format!("{at}:{}", stage.steps[*at].op());
+            found.push(RowByRow { stage: stage.def.id.clone(), label, part: part.clone() });
+        }
+    }
+    found
+}
+
 /// Summarises every source.
 pub(super) fn sources(settled: &Settled<'_, '_>) -> Vec<SourceSummary> {
     let summary = |(name, asked): (&String, &super::sources::Asked)| SourceSummary {
@@ -68,6 +91,19 @@ impl Planned {
         let mut text = String::new();
         // Writing into a string cannot fail.
         let _ = self.write_text(&mut text);
+        text
+    }
+
+    /// [`Planned::render_text`], and which parts of expressions run row by row.
+    pub fn render_explained(&self) -> String {
+        let mut text = self.render_text();
+        text.push_str("\nrow by row, because no kernel gives the same values\n");
+        if self.row_by_row.is_empty() {
+            text.push_str("  nothing\n");
+        }
+        for RowByRow { stage, label, part } in &self.row_by_row {
+            let _ = writeln!(text, "  {stage} {label}  {part}");
+        }
         text
     }
 
@@ -255,7 +291,7 @@ fn time_spec(time: &TimeSpec) -> String {
 fn duration(duration: Duration) -> String {
     let millis = duration.as_millis();
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
-    match units.iter().find(|(unit, _)| millis > 0 && millis % unit == 0) {
+    match units.iter().find(|(unit, _)| millis > 0 && millis.is_multiple_of(*unit)) {
         Some((unit, name)) => format!("{}{name}", millis / unit),
         None if millis == 0 => "0s".to_string(),
         None => format!("{millis}ms"),

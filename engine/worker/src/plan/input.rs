@@ -2,7 +2,7 @@
 
 use crate::control::Topology;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_api::config::Problem;
@@ -15,8 +15,6 @@ pub struct PlanInput<'a> {
     pub topology: &'a Topology,
     /// The datasets, by name. One that only stages produce and read need not be here.
     pub datasets: BTreeMap<String, Dataset>,
-    /// The datasets that could not be resolved and whose mistakes are reported already.
-    pub unresolved: BTreeSet<String>,
     /// Defaults and limits.
     pub settings: PlanSettings,
     /// Reads one step; the worker puts its own steps before those of the operators.
@@ -58,6 +56,16 @@ pub struct Dataset {
 }
 
 impl Dataset {
+    /// A dataset that could not be resolved, for a reason that is reported already: the plan fails without saying more about it.
+    pub fn unresolved() -> Self {
+        Dataset::default()
+    }
+
+    /// Whether nothing is known of it.
+    pub(super) fn is_unresolved(&self) -> bool {
+        self.source.is_none() && self.sink.is_none()
+    }
+
     /// A dataset that is read.
     pub fn reading(source: Arc<dyn InlineSource>) -> Self {
         Dataset { source: Some(source), ..Dataset::default() }

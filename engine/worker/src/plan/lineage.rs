@@ -5,6 +5,7 @@
 
 use arrow::datatypes::{Schema, SchemaRef};
 use serde_json::Value;
+use tidegate_api::hidden;
 
 /// The step that a source may do the work of.
 pub(super) const FILTER: &str = "filter";
@@ -51,21 +52,36 @@ fn of_expression(expression: &str, input: &Schema) -> Origin {
     if input.field_with_name(name).is_ok() { Origin::Column(name.to_string()) } else { Origin::Computed }
 }
 
-/// Whether an expression of the step depends on `now()`.
-pub(super) fn uses_now(step: &Value, input: &SchemaRef) -> bool {
+/// What the expressions of a step depend on.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Expressions {
+    /// One of them depends on `now()`.
+    pub(super) uses_now: bool,
+    /// The parts that no kernel reproduces, so that they are evaluated row by row.
+    pub(super) row_by_row: Vec<String>,
+}
+
+/// Looks into the expressions of a step whose input has this schema.
+pub(super) fn expressions(step: &Value, input: &SchemaRef) -> Expressions {
     let below = |list: &str, key: &str| -> Vec<&str> {
         let entries = step.get(list).and_then(Value::as_array);
         entries.into_iter().flatten().filter_map(|entry| entry.get(key).and_then(Value::as_str)).collect()
     };
     let own = step.get("expression").and_then(Value::as_str);
     let expressions = own.into_iter().chain(below("columns", "expression")).chain(below("aggs", "filter"));
-    expressions.into_iter().any(|text| tidegate_dialect::bind(text, input).is_ok_and(|typed| typed.uses_now()))
+    let visible = hidden::visible_schema(input);
+    let mut found = Expressions::default();
+    for typed in expressions.filter_map(|text| tidegate_dialect::bind(text, &visible).ok()) {
+        found.uses_now |= typed.uses_now();
+        found.row_by_row.extend(typed.per_row_parts());
+    }
+    found
 }
 
 /// Whether a filter says nothing beyond the equalities it offers, so that it may be left out where they are applied.
 pub(super) fn only_equalities(filter: &Value, input: &SchemaRef) -> bool {
     let expression = filter.get("expression").and_then(Value::as_str);
-    expression.is_some_and(|text| tidegate_dialect::bind(text, input).is_ok_and(|typed| typed.equals().whole))
+    expression.is_some_and(|text| tidegate_dialect::bind(text, &hidden::visible_schema(input)).is_ok_and(|typed| typed.equals().whole))
 }
 
 #[cfg(test)]

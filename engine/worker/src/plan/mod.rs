@@ -33,7 +33,7 @@ mod tests;
 mod time;
 mod typing;
 
-pub use explain::{IdleFilter, SourceSummary};
+pub use explain::{IdleFilter, RowByRow, SourceSummary};
 pub use guarantee::{OutputRole, OutputSummary};
 pub use input::{Dataset, DatasetOptions, NativeSteps, PlanInput, PlanSettings, StepParser, TimeOptions};
 
@@ -54,6 +54,8 @@ pub struct Planned {
     pub outputs: Vec<OutputSummary>,
     /// Everything that is read, by dataset.
     pub sources: Vec<SourceSummary>,
+    /// The parts of expressions that are evaluated row by row, because no kernel gives the same values.
+    pub row_by_row: Vec<RowByRow>,
     details: Details,
 }
 
@@ -71,7 +73,7 @@ pub fn plan(input: PlanInput<'_>) -> Result<Planned, Vec<Problem>> {
     let sinks = sinks::ask(&input, &structure, &typing, &policies, &mut problems);
     let outputs = guarantee::judge(&input, &structure, &typing, &sinks, &mut problems);
     problems.finish()?;
-    if typing.stages.iter().any(Option::is_none) {
+    if typing.stages.iter().any(Option::is_none) || !sinks::complete(&input, &structure, &typing, &policies, &sinks) {
         // Nothing new to say: what is missing was reported by those who could not resolve or read it.
         return Err(Vec::new());
     }
@@ -95,6 +97,6 @@ pub fn plan(input: PlanInput<'_>) -> Result<Planned, Vec<Problem>> {
     let Some(physical) = physical else {
         return Err(vec![Problem::whole("the plan could not be built, and no pass says why")]);
     };
-    let sources = explain::sources(&settled);
-    Ok(Planned { graph: physical.graph, outputs, sources, details: physical.details })
+    let (sources, row_by_row) = (explain::sources(&settled), explain::row_by_row(&settled));
+    Ok(Planned { graph: physical.graph, outputs, sources, row_by_row, details: physical.details })
 }

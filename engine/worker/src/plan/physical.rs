@@ -14,7 +14,7 @@ use super::stages::{Binder, Details, OperatorPlan, StagePlan, entry};
 use super::structure::Structure;
 use super::typing::Typing;
 use arrow::datatypes::SchemaRef;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tidegate_api::{Distribution, Error, OnBadData, Result, TimeSpec, bad, hidden};
 use tidegate_runtime::graph::{
@@ -65,15 +65,7 @@ pub(super) fn build(settled: &Settled<'_, '_>, problems: &mut Problems) -> Optio
         binder.schemas.insert(name.clone(), node.output_schema());
         source_nodes.push(node);
     }
-    builder.policies = structure
-        .stages
-        .iter()
-        .map(|stage| {
-            let feeding: BTreeSet<String> =
-                stage.def.inputs.iter().filter_map(|name| typing.feeding.get(name)).flatten().cloned().collect();
-            settled.policies.of_fed_by(&feeding)
-        })
-        .collect();
+    builder.policies = structure.stages.iter().map(|stage| settled.policies.of_fed_by(&typing.fed_by(stage))).collect();
     builder.stages = structure.stages.iter().map(|_| None).collect();
     for &index in &structure.order {
         let plan = binder.bind(index, &builder.policies[index], problems)?;
@@ -182,14 +174,14 @@ impl Builder<'_, '_> {
     fn ends(&mut self, dataset: &str, made: &SchemaRef, from: &str) -> Result<Vec<PipeEnd>> {
         let mut ends = Vec::new();
         if let Some(sink) = self.settled.sinks.get(dataset).filter(|sink| matches!(sink.what, Written::Output { .. })) {
-            ends.push(self.to_sink(dataset, sink, made, from)?);
+            ends.push(self.sink_end(dataset, sink, made, from)?);
         }
         let readers = self.settled.structure.readers.get(dataset).cloned().unwrap_or_default();
         for (index, input) in readers {
             let Some(plan) = self.stages[index].clone() else { continue };
             let stage = &self.settled.structure.stages[index];
             let (port, policy) = (stage.port(input), self.policies[index].clone());
-            let mut steps: Vec<PipeStep> = entry(&stage.def.id, made, &plan.inputs[port], policy.on_bad)?.into_iter().collect();
+            let mut steps: Vec<PipeStep> = entry(&stage.def.id, made, &plan.inputs[port])?.into_iter().collect();
             steps.extend(plan.prefix.iter().cloned());
             let to = match &plan.operator {
                 Some(operator) => {
@@ -206,7 +198,7 @@ impl Builder<'_, '_> {
         Ok(ends)
     }
 
-    fn to_sink(&mut self, dataset: &str, sink: &SinkUse, made: &SchemaRef, from: &str) -> Result<PipeEnd> {
+    fn sink_end(&mut self, dataset: &str, sink: &SinkUse, made: &SchemaRef, from: &str) -> Result<PipeEnd> {
         let mut keys = sink.keys.clone();
         if keys.is_empty() && sink.plan.distribution == Distribution::ByKey && sink.plan.wants_keys {
             keys.push(hidden::KEY.to_string());

@@ -27,7 +27,7 @@ impl Policy {
 /// The policies of all datasets.
 pub(super) struct Policies {
     own: BTreeMap<String, Policy>,
-    fallback: OnBadData,
+    fallback: Policy,
 }
 
 impl Policies {
@@ -47,7 +47,11 @@ impl Policies {
                     let message = format!("bad rows of `{name}` become dead letters, but no dataset takes them; set `deadLetter`");
                     problems.dataset(name, &["onBadData"], message);
                 }
-                (OnBadData::DeadLetter, Some(target)) => check_target(name, target, input, structure, problems),
+                (OnBadData::DeadLetter, Some(target)) => {
+                    if let Some(message) = mistake_in(name, target, input, structure) {
+                        problems.dataset(name, &["deadLetter"], message);
+                    }
+                }
                 (OnBadData::Fail | OnBadData::Drop | OnBadData::Rescue, _) if options.dead_letter.is_some() => {
                     let message = "nothing goes to the dead-letter dataset; say `onBadData = \"deadLetter\"` or leave `deadLetter` out";
                     problems.dataset(name, &["deadLetter"], message);
@@ -57,7 +61,11 @@ impl Policies {
             let dead_letter = dead_letter.filter(|_| on_bad == OnBadData::DeadLetter).cloned();
             own.insert(name.clone(), Policy { on_bad, dead_letter });
         }
-        Policies { own, fallback: input.settings.on_bad }
+        let dead_letter = input.settings.dead_letter.clone().filter(|_| input.settings.on_bad == OnBadData::DeadLetter);
+        if let Some(message) = dead_letter.as_ref().and_then(|target| mistake_in("", target, input, structure)) {
+            problems.setting("deadLetter", message);
+        }
+        Policies { own, fallback: Policy { on_bad: input.settings.on_bad, dead_letter } }
     }
 
     /// The policy of a source's own rows.
@@ -69,16 +77,17 @@ impl Policies {
     pub(super) fn of_fed_by(&self, sources: &BTreeSet<String>) -> Policy {
         let policies: Vec<&Policy> = sources.iter().filter_map(|source| self.own.get(source)).collect();
         let agreed = policies.first().filter(|first| policies.iter().all(|policy| policy.on_bad == first.on_bad));
-        let on_bad = match agreed.map_or(self.fallback, |policy| policy.on_bad) {
-            OnBadData::Rescue if self.fallback != OnBadData::Rescue => self.fallback,
+        let on_bad = match agreed.map_or(self.fallback.on_bad, |policy| policy.on_bad) {
+            OnBadData::Rescue if self.fallback.on_bad != OnBadData::Rescue => self.fallback.on_bad,
             OnBadData::Rescue => OnBadData::Fail,
             settled @ (OnBadData::Fail | OnBadData::Drop | OnBadData::DeadLetter) => settled,
         };
-        match (on_bad, policies.iter().find_map(|policy| policy.dead_letter.clone())) {
-            (OnBadData::DeadLetter, None) => Policy::fail(),
-            (OnBadData::DeadLetter, dead_letter) => Policy { on_bad, dead_letter },
-            (on_bad, _) => Policy { on_bad, dead_letter: None },
+        if on_bad != OnBadData::DeadLetter {
+            return Policy { on_bad, dead_letter: None };
         }
+        let dead_letter = policies.iter().find_map(|policy| policy.dead_letter.clone()).or_else(|| self.fallback.dead_letter.clone());
+        // Without anywhere to go a dead letter would be lost.
+        if dead_letter.is_none() { Policy::fail() } else { Policy { on_bad, dead_letter } }
     }
 
     /// The policy for rows that a sink refuses: the dataset's own, if it says one, else that of the sources that feed it.
@@ -87,18 +96,18 @@ impl Policies {
     }
 }
 
-fn check_target(name: &str, target: &str, input: &PlanInput<'_>, structure: &Structure<'_>, problems: &mut Problems) {
-    let message = match input.datasets.get(target) {
-        None if input.unresolved.contains(target) => return,
+/// The mistake in naming `target` as the one that takes dead letters of `name`.
+fn mistake_in(name: &str, target: &str, input: &PlanInput<'_>, structure: &Structure<'_>) -> Option<String> {
+    match input.datasets.get(target) {
         None => {
             let hint = nearest::hint(target, input.datasets.keys().map(String::as_str).filter(|known| *known != name));
-            format!("no dataset is called `{target}`{hint}")
+            Some(format!("no dataset is called `{target}`{hint}"))
         }
+        Some(dataset) if dataset.is_unresolved() => None,
         Some(_) if structure.producer.contains_key(target) => {
-            format!("`{target}` is a stage's output and cannot take dead letters too; they have columns of their own")
+            Some(format!("`{target}` is a stage's output and cannot take dead letters too; they have columns of their own"))
         }
-        Some(dataset) if dataset.sink.is_none() => format!("dataset `{target}` has no `sink` to write dead letters to"),
-        Some(_) => return,
-    };
-    problems.dataset(name, &["deadLetter"], message);
+        Some(dataset) if dataset.sink.is_none() => Some(format!("dataset `{target}` has no `sink` to write dead letters to")),
+        Some(_) => None,
+    }
 }

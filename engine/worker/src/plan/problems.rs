@@ -38,6 +38,11 @@ impl Problems {
         self.0.extend(problems_of(error).into_iter().map(|problem| problem.under(["datasets", name])));
     }
 
+    /// A mistake in the settings.
+    pub(super) fn setting(&mut self, key: &str, message: impl Into<String>) {
+        self.0.push(Problem { path: vec!["settings".to_string(), key.to_string()], message: message.into() });
+    }
+
     /// A mistake that has no place in the file.
     pub(super) fn whole(&mut self, message: impl Into<String>) {
         self.0.push(Problem::whole(message));

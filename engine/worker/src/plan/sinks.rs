@@ -3,7 +3,7 @@
 use super::input::PlanInput;
 use super::policy::{Policies, Policy};
 use super::problems::Problems;
-use super::structure::Structure;
+use super::structure::{Stage, Structure};
 use super::typing::Typing;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +46,26 @@ pub(super) enum Written {
     DeadLetters,
 }
 
+/// Whether everything that the plan writes has a sink that answered.
+pub(super) fn complete(
+    input: &PlanInput<'_>,
+    structure: &Structure<'_>,
+    typing: &Typing,
+    policies: &Policies,
+    sinks: &BTreeMap<String, SinkUse>,
+) -> bool {
+    let dead_letters = |policy: Policy| policy.dead_letter.is_none_or(|target| sinks.contains_key(&target));
+    let stage = |stage: &Stage<'_>| {
+        let output = stage.def.output.as_str();
+        (!structure.is_written(input, output) || sinks.contains_key(output))
+            && stage.steps.iter().filter_map(|step| step.late_output()).all(|target| sinks.contains_key(target))
+            && dead_letters(policies.of_fed_by(&typing.fed_by(stage)))
+    };
+    structure.stages.iter().all(stage)
+        && typing.sources.keys().all(|source| dead_letters(policies.of_source(source)))
+        && sinks.values().all(|sink| dead_letters(sink.policy.clone()))
+}
+
 /// Asks every sink of the plan.
 pub(super) fn ask(
     input: &PlanInput<'_>,
@@ -76,7 +96,7 @@ pub(super) fn ask(
         pass.add(output, asked, keys, Written::Output { changelog }, sources);
     }
     pass.late_outputs(structure, typing);
-    pass.dead_letters(typing);
+    pass.dead_letters(structure, typing);
     pass.uses
 }
 
@@ -117,13 +137,12 @@ impl Pass<'_, '_> {
     fn late_outputs(&mut self, structure: &Structure<'_>, typing: &Typing) {
         for (index, stage) in structure.stages.iter().enumerate() {
             let Some(typed) = &typing.stages[index] else { continue };
-            let sources: BTreeSet<String> =
-                stage.def.inputs.iter().filter_map(|name| typing.feeding.get(name)).flatten().cloned().collect();
+            let sources = typing.fed_by(stage);
             for (at, step) in stage.steps.iter().enumerate() {
                 let Some(target) = step.late_output() else { continue };
                 let schema = hidden::visible_schema(&late_schema(&typed.input_of(at)[0].schema));
                 let mistake = match (self.input.datasets.get(target), self.uses.get_mut(target)) {
-                    (None, _) if self.input.unresolved.contains(target) => continue,
+                    (Some(dataset), _) if dataset.is_unresolved() => continue,
                     (None, _) => {
                         let hint = nearest::hint(target, self.input.datasets.keys().map(String::as_str));
                         Some(format!("no dataset is called `{target}`{hint}"))
@@ -149,11 +168,17 @@ impl Pass<'_, '_> {
         }
     }
 
-    fn dead_letters(&mut self, typing: &Typing) {
+    fn dead_letters(&mut self, structure: &Structure<'_>, typing: &Typing) {
         let mut targets: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for source in typing.sources.keys() {
             if let Some(target) = self.policies.of_source(source).dead_letter {
                 targets.entry(target).or_default().insert(source.clone());
+            }
+        }
+        for stage in &structure.stages {
+            let sources = typing.fed_by(stage);
+            if let Some(target) = self.policies.of_fed_by(&sources).dead_letter {
+                targets.entry(target).or_default().extend(sources);
             }
         }
         for used in self.uses.values() {

@@ -97,7 +97,7 @@ impl Binder<'_, '_> {
             }
             match Narrow::between(&bound.output.schema, &wanted) {
                 Ok(None) => {}
-                Ok(Some(narrow)) => self.push(&mut plan, index, format!("{at}:narrow"), Arc::new(narrow), policy.on_bad),
+                Ok(Some(narrow)) => self.push(&mut plan, index, format!("{at}:narrow"), Arc::new(narrow), OnBadData::Fail),
                 Err(error) => {
                     problems.step(index, at, "", error.to_string());
                     return None;
@@ -133,10 +133,12 @@ impl Binder<'_, '_> {
     }
 }
 
-/// The step that brings rows of `made` into the agreed order before a stage or sink, if one is needed.
-pub(super) fn entry(stage: &str, made: &SchemaRef, wanted: &SchemaRef, on_bad: OnBadData) -> Result<Option<PipeStep>> {
+/// The step that brings rows of `made` into the agreed order before a stage, if one is needed. No row can fail in it.
+pub(super) fn entry(stage: &str, made: &SchemaRef, wanted: &SchemaRef) -> Result<Option<PipeStep>> {
     let narrow = Narrow::between(made, wanted)?;
-    Ok(narrow.map(|narrow| PipeStep { stage: stage.to_string(), label: "narrow".to_string(), factory: Arc::new(narrow), on_bad }))
+    let step =
+        |narrow| PipeStep { stage: stage.to_string(), label: "narrow".to_string(), factory: Arc::new(narrow), on_bad: OnBadData::Fail };
+    Ok(narrow.map(step))
 }
 
 /// Filters that test nothing because their source does, for `plan`: the stage and the label of each, and what it says.

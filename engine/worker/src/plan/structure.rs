@@ -94,13 +94,12 @@ impl<'a> Structure<'a> {
                 }
                 let at = at.to_string();
                 match input.datasets.get(name) {
-                    None if input.unresolved.contains(name) => {}
                     None => {
                         let message =
                             format!("no stage produces `{name}` and no dataset is called so{}", nearest::hint(name, known.iter().copied()));
                         problems.stage(index, &["inputs", &at], message);
                     }
-                    Some(dataset) if dataset.source.is_none() => {
+                    Some(dataset) if dataset.source.is_none() && !dataset.is_unresolved() => {
                         problems.dataset(name, &[], format!("stage `{}` reads it, but it has no `connector`", stage.def.id));
                     }
                     Some(_) => {}
@@ -109,7 +108,6 @@ impl<'a> Structure<'a> {
             let output = stage.def.output.as_str();
             if self.is_written(input, output) {
                 match input.datasets.get(output) {
-                    None if input.unresolved.contains(output) => {}
                     None => {
                         let hint = nearest::hint(
                             output,
@@ -117,7 +115,7 @@ impl<'a> Structure<'a> {
                         );
                         problems.stage(index, &["output"], format!("no stage reads `{output}` and no dataset is called so{hint}"));
                     }
-                    Some(dataset) if dataset.sink.is_none() => {
+                    Some(dataset) if dataset.sink.is_none() && !dataset.is_unresolved() => {
                         problems.dataset(output, &[], format!("stage `{}` produces it, but it has no `sink`", stage.def.id));
                     }
                     Some(_) => {}

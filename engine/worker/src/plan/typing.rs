@@ -33,6 +33,8 @@ pub(super) struct TypedStage {
     pub(super) heavy: Option<usize>,
     /// The steps that depend on `now()`.
     pub(super) uses_now: Vec<usize>,
+    /// The parts of expressions that are evaluated row by row, with their step.
+    pub(super) row_by_row: Vec<(usize, String)>,
 }
 
 impl TypedStage {
@@ -67,7 +69,7 @@ impl Typing {
         }
         for &index in &structure.order {
             let stage = &structure.stages[index];
-            let feeding = stage.def.inputs.iter().filter_map(|name| typing.feeding.get(name)).flatten().cloned().collect();
+            let feeding = typing.fed_by(stage);
             // The first producer of a dataset is the one its readers are judged by.
             let first = structure.producer.get(stage.def.output.as_str()) == Some(&index);
             let Some(inputs) = typing.inputs(index, stage, problems) else { continue };
@@ -80,6 +82,11 @@ impl Typing {
             }
         }
         typing
+    }
+
+    /// The sources that feed a stage.
+    pub(super) fn fed_by(&self, stage: &Stage<'_>) -> BTreeSet<String> {
+        stage.def.inputs.iter().filter_map(|name| self.feeding.get(name)).flatten().cloned().collect()
     }
 
     /// What enters a stage, per port; `None` if it is unknown or does not fit together.
@@ -108,7 +115,8 @@ impl Typing {
 }
 
 fn type_stage(index: usize, stage: &Stage<'_>, inputs: Vec<StreamType>, problems: &mut Problems) -> Option<TypedStage> {
-    let mut typed = TypedStage { inputs, steps: Vec::with_capacity(stage.steps.len()), heavy: None, uses_now: Vec::new() };
+    let mut typed =
+        TypedStage { inputs, steps: Vec::with_capacity(stage.steps.len()), heavy: None, uses_now: Vec::new(), row_by_row: Vec::new() };
     let mut sound = stage.sound;
     // A filter that failed to bind does not change the columns, so the steps behind it can still be judged.
     let mut current = typed.inputs.clone();
@@ -134,9 +142,11 @@ fn type_stage(index: usize, stage: &Stage<'_>, inputs: Vec<StreamType>, problems
                 typed.heavy = Some(at);
             }
         }
-        if current.iter().any(|input| lineage::uses_now(&stage.def.steps[at], &input.schema)) {
+        let expressions = lineage::expressions(&stage.def.steps[at], &current[0].schema);
+        if expressions.uses_now {
             typed.uses_now.push(at);
         }
+        typed.row_by_row.extend(expressions.row_by_row.into_iter().map(|part| (at, part)));
         current = vec![bound.output.clone()];
         typed.steps.push(bound);
     }

@@ -164,15 +164,19 @@ fn a_dataset_without_the_half_that_is_used_is_named() {
 
 #[test]
 fn what_a_host_could_not_resolve_is_not_reported_again() {
-    let topology = Pipeline::new().stage("s", &["lost"], "gone", json!([])).topology;
-    let input = PlanInput {
-        topology: &topology,
-        datasets: BTreeMap::new(),
-        unresolved: BTreeSet::from(["lost".to_string(), "gone".to_string()]),
-        settings: PlanSettings::new(1),
-        steps: &NativeSteps,
-    };
-    // Nothing new to say, and no plan either.
-    let problems = plan(input).err().unwrap();
-    assert_eq!(lines(&problems), Vec::<String>::new());
+    let unknown_source = Pipeline::new().dataset("lost", Dataset::unresolved()).sink("out").stage("s", &["lost"], "out", json!([]));
+    assert_eq!(unknown_source.mistakes(), Vec::<String>::new());
+    let (pipeline, _) = Pipeline::of_bids();
+    let unknown_sink = pipeline.dataset("gone", Dataset::unresolved()).stage("s", &["events"], "gone", json!([]));
+    assert_eq!(unknown_sink.mistakes(), Vec::<String>::new());
+    let (pipeline, _) = Pipeline::of_bids();
+    let unknown_dead_letters = pipeline
+        .dataset("lost", Dataset::unresolved())
+        .options("events", |options| {
+            options.on_bad = Some(OnBadData::DeadLetter);
+            options.dead_letter = Some("lost".to_string());
+        })
+        .stage("s", &["events"], "out", json!([{ "op": "filter", "expression": "prise > 1" }]));
+    let found = unknown_dead_letters.mistakes();
+    assert_reports(&found, &[("stages.0.steps.0.expression", "price")]);
 }

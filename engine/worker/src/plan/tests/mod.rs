@@ -1,15 +1,16 @@
 //! Plans of small pipelines, judged by what the doubles of the outside were asked and by what the plan says.
 
+mod heavy;
 mod layout;
 mod mistakes;
 mod outputs;
 mod reading;
 
-use super::{Dataset, DatasetOptions, NativeSteps, PlanInput, PlanSettings, Planned, TimeOptions, plan};
+use super::{Dataset, DatasetOptions, NativeSteps, PlanInput, PlanSettings, Planned, StepParser, TimeOptions, plan};
 use crate::control::{StageDef, Topology};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tidegate_api::config::Problem;
 use tidegate_api::testkit::ScriptedSource;
@@ -90,11 +91,12 @@ struct Pipeline {
     topology: Topology,
     datasets: BTreeMap<String, Dataset>,
     settings: PlanSettings,
+    steps: Box<dyn StepParser>,
 }
 
 impl Pipeline {
     fn new() -> Self {
-        Pipeline { topology: Topology::default(), datasets: BTreeMap::new(), settings: PlanSettings::new(2) }
+        Pipeline { topology: Topology::default(), datasets: BTreeMap::new(), settings: PlanSettings::new(2), steps: Box::new(NativeSteps) }
     }
 
     /// A pipeline of one source `events` with [`BIDS`] and one exactly-once sink `out`.
@@ -137,13 +139,7 @@ impl Pipeline {
     }
 
     fn plan(self) -> std::result::Result<Planned, Vec<Problem>> {
-        plan(PlanInput {
-            topology: &self.topology,
-            datasets: self.datasets,
-            unresolved: BTreeSet::new(),
-            settings: self.settings,
-            steps: &NativeSteps,
-        })
+        plan(PlanInput { topology: &self.topology, datasets: self.datasets, settings: self.settings, steps: self.steps.as_ref() })
     }
 
     fn planned(self) -> Planned {

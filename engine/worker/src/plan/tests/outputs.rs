@@ -46,6 +46,22 @@ fn a_stage_whose_sources_disagree_follows_the_settings() {
 }
 
 #[test]
+fn sources_that_disagree_share_the_dead_letters_of_the_settings() {
+    let (mut pipeline, _) = Pipeline::of_bids();
+    pipeline.settings.on_bad = OnBadData::DeadLetter;
+    pipeline.settings.dead_letter = Some("rejected".to_string());
+    let planned = pipeline
+        .sink("rejected")
+        .options("events", |options| options.on_bad = Some(OnBadData::Drop))
+        .source("more", Probe::new(BIDS))
+        .options("more", |options| options.on_bad = Some(OnBadData::Fail))
+        .stage("s", &["events", "more"], "out", json!([count_per("auction", "dateTime")]))
+        .planned();
+    assert!(matches!(node(&planned, "source/events").bad, BadRoute::Nowhere));
+    assert_eq!(edge(&planned, "stage/s", "sink/rejected").schema, bad::dead_letter_schema());
+}
+
+#[test]
 fn now_lowers_an_idempotent_output_and_marks_an_exactly_once_one() {
     let stage = json!([{ "op": "applyExpression", "column": "seen", "expression": "now()" }]);
     let plan_into = |guarantee| {
