@@ -5,6 +5,7 @@ mod layout;
 mod mistakes;
 mod outputs;
 mod reading;
+mod running;
 
 use super::{Dataset, DatasetOptions, NativeSteps, PlanInput, PlanSettings, Planned, StepParser, TimeOptions, plan};
 use crate::control::{StageDef, Topology};
