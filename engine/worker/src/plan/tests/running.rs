@@ -61,8 +61,13 @@ fn scripted() -> ScriptedSource {
     ScriptedSource::new(schema, scripts.to_vec())
 }
 
-/// The rows of both outputs: what is dear, and how many bids each auction got per ten seconds.
-fn run(source: Arc<dyn InlineSource>) -> (Vec<(i64, i64)>, Vec<(i64, i64, i64)>) {
+/// Double price and auction of what is dear.
+type Dear = Vec<(i64, i64)>;
+/// Window start, auction and number of bids.
+type Counts = Vec<(i64, i64, i64)>;
+
+/// The rows of both outputs, sorted.
+fn run(source: Arc<dyn InlineSource>) -> (Dear, Counts) {
     let (dear, counts) = (Collector::new(), Collector::new());
     let planned = Pipeline::new()
         .dataset("events", Dataset::reading(source))
@@ -90,8 +95,7 @@ fn run(source: Arc<dyn InlineSource>) -> (Vec<(i64, i64)>, Vec<(i64, i64, i64)>)
     let outcome = job.run(&JobControl::new()).unwrap();
     assert!(matches!(outcome.end, Ending::Ended { .. }), "{:?}", outcome.end);
     let ints = |batch: &RecordBatch, column: &str| batch.column_by_name(column).unwrap().as_primitive::<Int64Type>().values().to_vec();
-    let mut dear: Vec<(i64, i64)> =
-        dear.visible().iter().flat_map(|batch| ints(batch, "double").into_iter().zip(ints(batch, "auction"))).collect();
+    let mut dear: Dear = dear.visible().iter().flat_map(|batch| ints(batch, "double").into_iter().zip(ints(batch, "auction"))).collect();
     let mut totals = Vec::new();
     for batch in counts.visible() {
         let starts = batch.column_by_name("windowStart").unwrap().as_primitive::<TimestampMillisecondType>().values().to_vec();
@@ -106,13 +110,13 @@ fn run(source: Arc<dyn InlineSource>) -> (Vec<(i64, i64)>, Vec<(i64, i64, i64)>)
 #[test]
 fn a_pruned_plan_gives_the_rows_of_an_unpruned_one_and_of_the_oracle() {
     let rows: Vec<Bid> = (0..2).flat_map(bids).filter(|row| row.kind == "bid").collect();
-    let mut dear: Vec<(i64, i64)> = rows.iter().filter(|row| row.price > 100).map(|row| (row.price * 2, row.auction)).collect();
+    let mut dear: Dear = rows.iter().filter(|row| row.price > 100).map(|row| (row.price * 2, row.auction)).collect();
     dear.sort_unstable();
     let mut counts: BTreeMap<(i64, i64), i64> = BTreeMap::new();
     for row in &rows {
         *counts.entry((row.at.div_euclid(10_000) * 10_000, row.auction)).or_default() += 1;
     }
-    let counts: Vec<(i64, i64, i64)> = counts.into_iter().map(|((start, auction), count)| (start, auction, count)).collect();
+    let counts: Counts = counts.into_iter().map(|((start, auction), count)| (start, auction, count)).collect();
     assert!(dear.len() > 20 && counts.len() > 10);
     assert_eq!(run(Arc::new(scripted())), (dear.clone(), counts.clone()));
     assert_eq!(run(Arc::new(Whole(scripted()))), (dear, counts));
