@@ -105,16 +105,31 @@ impl BadRows {
 
 /// Each row as one JSON object with explicit nulls.
 pub(crate) fn as_json(batch: &RecordBatch) -> Vec<Vec<u8>> {
-    let mut lines = Vec::new();
-    let mut writer = arrow::json::WriterBuilder::new().with_explicit_nulls(true).build::<_, arrow::json::writer::LineDelimited>(&mut lines);
-    let written = writer.write(batch).and_then(|()| writer.finish());
+    if let Some(lines) = json_lines(batch) {
+        return lines;
+    }
+    // Some value has no JSON form, such as a time beyond the calendar. It costs itself, not the report of its row.
+    (0..batch.num_rows()).map(|row| json_by_column(&batch.slice(row, 1))).collect()
+}
+
+fn json_lines(batch: &RecordBatch) -> Option<Vec<Vec<u8>>> {
+    let mut text = Vec::new();
+    let mut writer = arrow::json::WriterBuilder::new().with_explicit_nulls(true).build::<_, arrow::json::writer::LineDelimited>(&mut text);
+    writer.write(batch).and_then(|()| writer.finish()).ok()?;
     drop(writer);
-    let mut texts: Vec<Vec<u8>> = match written {
-        // JSON text has no bare line ends, so a line is a row.
-        Ok(()) => lines.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect(),
-        // A column that JSON cannot show does not cost the report of the row.
-        Err(_) => Vec::new(),
-    };
-    texts.resize(batch.num_rows(), Vec::new());
-    texts
+    // JSON text has no bare line ends, so a line is a row.
+    let lines: Vec<Vec<u8>> = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect();
+    (lines.len() == batch.num_rows()).then_some(lines)
+}
+
+fn json_by_column(row: &RecordBatch) -> Vec<u8> {
+    let mut cells = Vec::with_capacity(row.num_columns());
+    for (index, field) in row.schema_ref().fields().iter().enumerate() {
+        let cell = row.project(&[index]).ok().and_then(|one| json_lines(&one)).and_then(|mut lines| lines.pop());
+        cells.push(match cell.as_deref() {
+            Some([b'{', inner @ .., b'}']) => String::from_utf8_lossy(inner).into_owned(),
+            Some(_) | None => format!("{}:\"(no JSON form)\"", serde_json::Value::from(field.name().as_str())),
+        });
+    }
+    format!("{{{}}}", cells.join(",")).into_bytes()
 }

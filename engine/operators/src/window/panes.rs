@@ -234,7 +234,7 @@ impl Pane {
 }
 
 /// How many emptied panes are kept for later.
-const SPARES: usize = 16;
+const SPARES: usize = 4;
 
 /// The open panes of a task, by their start.
 #[derive(Debug)]

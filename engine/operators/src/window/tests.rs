@@ -5,3 +5,4 @@ mod config;
 mod harness;
 mod oracle;
 mod properties;
+mod scenario;

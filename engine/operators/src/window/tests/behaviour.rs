@@ -205,7 +205,7 @@ fn what_comes_out_is_never_earlier_than_the_output_watermark_before() {
 }
 
 #[test]
-fn a_million_keys_leave_no_state_behind() {
+fn keys_seen_once_leave_no_state_behind() {
     let mut job = Job::new(&count(10, 10), 1, 8192);
     for start in 0..50 {
         job.rows(&(0..2000).map(|i| row(start * 10, start * 2000 + i, 0)).collect::<Vec<_>>());
