@@ -1,1 +1,93 @@
+//! What leaves the engine as text or Parquet.
 
+use super::*;
+use ::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use arrow::array::{
+    BooleanArray, Date32Array, Decimal128Array, Float64Array, Int64Array, ListArray, StringViewArray, TimestampMillisecondArray,
+    TimestampSecondArray, UInt64Array,
+};
+use arrow::datatypes::{Int32Type, TimeUnit};
+
+fn sample() -> RecordBatch {
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("i", Arc::new(Int64Array::from(vec![Some(9_007_199_254_740_993), None]))),
+        ("u", Arc::new(UInt64Array::from(vec![u64::MAX, 0]))),
+        ("d", Arc::new(Decimal128Array::from(vec![125, -5]).with_precision_and_scale(10, 2).unwrap())),
+        ("t", Arc::new(TimestampMillisecondArray::from(vec![1_357_034_400_000, -1]))),
+        ("z", Arc::new(TimestampSecondArray::from(vec![1_357_034_400, 0]).with_timezone("UTC"))),
+        ("s", Arc::new(StringViewArray::from(vec!["a \"b\"\n", ""]))),
+        ("f", Arc::new(Float64Array::from(vec![0.5, f64::NAN]))),
+        ("b", Arc::new(BooleanArray::from(vec![true, false]))),
+        ("day", Arc::new(Date32Array::from(vec![0, 1]))),
+    ];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+fn text(mut encoder: impl Encoder, rows: &RecordBatch) -> String {
+    encoder.write(rows).unwrap();
+    let mut bytes = encoder.take().unwrap();
+    bytes.extend(encoder.finish().unwrap());
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn json_keeps_integers_and_decimals_exact_and_writes_nulls() {
+    let rows = sample();
+    let lines = text(JsonEncoder::new(rows.schema(), TextOptions::default()), &rows);
+    let expected = concat!(
+        r#"{"i":9007199254740993,"u":18446744073709551615,"d":"1.25","t":"2013-01-01T10:00:00","z":"2013-01-01T10:00:00Z","s":"a \"b\"\n","f":0.5,"b":true,"day":"1970-01-01"}"#,
+        "\n",
+        r#"{"i":null,"u":0,"d":"-0.05","t":"1969-12-31T23:59:59.999","z":"1970-01-01T00:00:00Z","s":"","f":null,"b":false,"day":"1970-01-02"}"#,
+        "\n"
+    );
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn options_change_timestamps_and_integers() {
+    let rows = sample().project(&[0, 3, 4]).unwrap();
+    let options = TextOptions { epoch_ms: true, int64_as_text: true };
+    let lines = text(JsonEncoder::new(rows.schema(), options), &rows);
+    let expected = concat!(r#"{"i":"9007199254740993","t":1357034400000,"z":1357034400000}"#, "\n", r#"{"i":null,"t":-1,"z":0}"#, "\n");
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn csv_tells_null_from_empty() {
+    let rows = sample().project(&[0, 2, 3, 4, 5]).unwrap();
+    let lines = text(CsvEncoder::new(rows.schema(), TextOptions::default(), true).unwrap(), &rows);
+    let expected = "i,d,t,z,s\n9007199254740993,1.25,2013-01-01T10:00:00,2013-01-01T10:00:00Z,\"a \"\"b\"\"\n\"\n,-0.05,1969-12-31T23:59:59.999,1970-01-01T00:00:00Z,\"\"\n";
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn csv_refuses_lists_by_name() {
+    let list = ListArray::from_iter_primitive::<Int32Type, _, _>(vec![Some(vec![Some(1)])]);
+    let rows = RecordBatch::try_from_iter([("l", Arc::new(list) as ArrayRef)]).unwrap();
+    let error = CsvEncoder::new(rows.schema(), TextOptions::default(), true).err().unwrap();
+    assert!(error.to_string().contains("column `l`"), "{error}");
+}
+
+#[test]
+fn parquet_keeps_zoneless_timestamps_zoneless() {
+    let rows = sample();
+    let mut encoder = ParquetEncoder::new(&rows.schema(), Codec::Snappy).unwrap();
+    encoder.write(&rows).unwrap();
+    let mut bytes = encoder.take().unwrap();
+    bytes.extend(encoder.finish().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("x.parquet"), bytes).unwrap();
+    let builder = ParquetRecordBatchReaderBuilder::try_new(std::fs::File::open(folder.path().join("x.parquet")).unwrap()).unwrap();
+    let logical = |name: &str| {
+        let columns = builder.parquet_schema().columns();
+        columns.iter().find(|column| column.name() == name).and_then(|column| column.logical_type_ref().cloned())
+    };
+    use ::parquet::basic::{LogicalType, TimeUnit as Unit};
+    assert_eq!(logical("t"), Some(LogicalType::timestamp(false, Unit::MILLIS)));
+    assert_eq!(logical("z"), Some(LogicalType::timestamp(true, Unit::MILLIS)));
+    let read = builder.build().unwrap().next().unwrap().unwrap();
+    assert_eq!(read.column(3).data_type(), &DataType::Timestamp(TimeUnit::Millisecond, None));
+    assert_eq!(read.num_rows(), 2);
+    assert_eq!(read.column(0), rows.column(0));
+    assert_eq!(read.column(2), rows.column(2));
+}
