@@ -14,7 +14,7 @@ enum Input {
 
 /// What an arrival means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Aligned {
+pub(crate) enum Aligned {
     /// Read on; held inputs excepted.
     Waiting,
     /// The barrier has arrived everywhere. No input may be read before [`Alignment::release`].
@@ -25,7 +25,7 @@ pub enum Aligned {
 
 /// The state of one task's inputs.
 #[derive(Debug, Clone)]
-pub struct Alignment {
+pub(crate) struct Alignment {
     inputs: Vec<Input>,
     pending: Option<Barrier>,
     complete: bool,
@@ -33,17 +33,17 @@ pub struct Alignment {
 
 impl Alignment {
     /// All inputs open.
-    pub fn new(inputs: usize) -> Self {
+    pub(crate) fn new(inputs: usize) -> Self {
         Alignment { inputs: vec![Input::Open; inputs], pending: None, complete: false }
     }
 
     /// Whether this input may be read.
-    pub fn may_read(&self, input: usize) -> bool {
+    pub(crate) fn may_read(&self, input: usize) -> bool {
         !self.complete && self.inputs[input] == Input::Open
     }
 
     /// Whether every input has ended.
-    pub fn all_closed(&self) -> bool {
+    pub(crate) fn all_closed(&self) -> bool {
         self.inputs.iter().all(|state| *state == Input::Closed)
     }
 
@@ -51,7 +51,7 @@ impl Alignment {
     ///
     /// # Errors
     /// `Internal` if it is not the barrier that the others are waiting for, or the input may not be read.
-    pub fn on_barrier(&mut self, input: usize, barrier: Barrier) -> Result<Aligned> {
+    pub(crate) fn on_barrier(&mut self, input: usize, barrier: Barrier) -> Result<Aligned> {
         if !self.may_read(input) {
             return Err(Error::internal(format!("a barrier of epoch {} came from input {input}, which is held or ended", barrier.epoch)));
         }
@@ -71,7 +71,7 @@ impl Alignment {
     ///
     /// # Errors
     /// `Internal` if it may not be read.
-    pub fn on_end(&mut self, input: usize) -> Result<Aligned> {
+    pub(crate) fn on_end(&mut self, input: usize) -> Result<Aligned> {
         if !self.may_read(input) {
             return Err(Error::internal(format!("input {input} ended while held, or twice")));
         }
@@ -80,7 +80,7 @@ impl Alignment {
     }
 
     /// The completed barrier has been dealt with: held inputs may be read again.
-    pub fn release(&mut self) -> Aligned {
+    pub(crate) fn release(&mut self) -> Aligned {
         self.complete = false;
         self.pending = None;
         for input in &mut self.inputs {

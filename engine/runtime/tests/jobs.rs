@@ -1,0 +1,384 @@
+//! Whole jobs on threads.
+
+mod support;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::SchemaRef;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use support::doubles::{Growing, Mood, Moody};
+use support::pipeline::{Tasks, operator, sink, sink_of, source, world};
+use support::steps::{Verdict, judge};
+use support::tumbling::Tumbling;
+use support::{batch, schema, sorted};
+use tidegate_api::testkit::{Collector, Script, ScriptedSource};
+use tidegate_api::{Epoch, ErrorKind, OnBadData, OperatorFactory, OutputSink, RunId, bad};
+use tidegate_epochs::{AtEnd, MemoryStore};
+use tidegate_runtime::graph::{BadRoute, EdgeId, EdgeSpec, JobGraph, Node, NodeKind, Pipe, PipeEnd, Routing, late_schema};
+use tidegate_runtime::metrics::{MetricsSnapshot, NodeSnapshot};
+use tidegate_runtime::{Capacity, Ending, Job, JobConfig, JobControl, Outcome, RestartPolicy};
+
+fn config() -> JobConfig {
+    let mut config = JobConfig::new("tested", RunId::new("run"), "this test");
+    config.batch_rows = 16;
+    config.edge = Capacity { rows: 64, bytes: 1 << 20 };
+    config.checkpoint_every = Duration::from_millis(5);
+    config.restarts = RestartPolicy { max: 3, within: Duration::from_secs(60), first_wait: Duration::ZERO, longest_wait: Duration::ZERO };
+    config
+}
+
+fn run(graph: JobGraph, store: &MemoryStore) -> tidegate_api::Result<Outcome> {
+    Job::prepare(graph, config(), Arc::new(store.clone()))?.run(&JobControl::new())
+}
+
+fn edge(id: usize, from: &str, to: &str, schema: &SchemaRef, routing: Routing) -> EdgeSpec {
+    EdgeSpec { id: EdgeId(id), from: from.into(), to: to.into(), input: 0, schema: Arc::clone(schema), routing }
+}
+
+/// A seeded draw, so that a failing input comes again.
+fn draw() -> impl FnMut(u64) -> u64 {
+    let mut state = 7u64;
+    move |limit| {
+        state = tidegate_api::hash::mix(state);
+        state % limit
+    }
+}
+
+fn add_up(metrics: &MetricsSnapshot) {
+    for node in &metrics.nodes {
+        let left_out = node.filtered + node.late + node.bad_total() - node.bad_output;
+        match node.role {
+            tidegate_runtime::metrics::NodeRole::Source(_) => assert_eq!(node.rows_in, node.rows_out + left_out, "{node:?}"),
+            tidegate_runtime::metrics::NodeRole::Operator(_) => assert_eq!(node.rows_in, node.absorbed + left_out, "{node:?}"),
+            tidegate_runtime::metrics::NodeRole::Sink(_) => assert_eq!(node.rows_in, node.rows_out + node.bad_total(), "{node:?}"),
+        }
+        for step in &node.steps {
+            assert_eq!(step.rows_in, step.rows_out + step.filtered + step.bad_total(), "{step:?}");
+        }
+    }
+    for edge in &metrics.edges {
+        assert_eq!(edge.sent, edge.received, "{edge:?}");
+    }
+}
+
+fn node<'a>(metrics: &'a MetricsSnapshot, id: &str) -> &'a NodeSnapshot {
+    metrics.nodes.iter().find(|node| node.id == id).unwrap()
+}
+
+#[test]
+fn a_bounded_job_ends_with_every_row_and_counters_that_add_up() {
+    for (sources, stages, sinks) in [(1, 1, 1), (2, 3, 2), (3, 4, 1)] {
+        let world = world(400, &mut draw());
+        let outcome = run(world.graph(Tasks { sources, stages, sinks }), &MemoryStore::new()).unwrap();
+        assert!(matches!(outcome.end, Ending::Ended { .. }));
+        assert_eq!(sorted(&world.raw.visible()), world.expected_raw());
+        assert_eq!(sorted(&world.sums.visible()), world.expected_sums());
+        assert_eq!(world.raw.prepared() + world.sums.prepared(), 0);
+        add_up(&outcome.metrics);
+        let read = node(&outcome.metrics, "scripted").rows_in + node(&outcome.metrics, "queue").rows_in;
+        assert_eq!(read, 2000);
+        assert_eq!(world.queue.forgotten(), 800, "everything read was acknowledged");
+        assert_eq!(node(&outcome.metrics, "raw").rows_out, world.expected_raw().len() as u64);
+    }
+}
+
+#[test]
+fn a_completed_job_says_so_and_starts_over_only_when_told() {
+    let world = world(50, &mut draw());
+    let store = MemoryStore::new();
+    let tasks = Tasks { sources: 1, stages: 2, sinks: 1 };
+    let Ending::Ended { epoch } = run(world.graph(tasks), &store).unwrap().end else { panic!("it ends") };
+    assert_eq!(run(world.graph(tasks), &store).unwrap().end, Ending::AlreadyComplete { epoch });
+    assert_eq!(sorted(&world.raw.visible()), world.expected_raw());
+    let again = self::world(50, &mut draw());
+    let mut fresh = config();
+    fresh.fresh = true;
+    fresh.run_id = RunId::new("second run");
+    let job = Job::prepare(again.graph(tasks), fresh, Arc::new(store)).unwrap();
+    assert!(matches!(job.run(&JobControl::new()).unwrap().end, Ending::Ended { .. }));
+    assert_eq!(sorted(&again.raw.visible()), again.expected_raw());
+}
+
+/// A growing source into a window and a sink of its rows.
+fn growing(source_of: &Growing, raw: Arc<dyn OutputSink>, sums: &Collector, stages: usize) -> JobGraph {
+    let window = Arc::new(Tumbling::new(50));
+    let ends = vec![PipeEnd::Edge(EdgeId(0)), PipeEnd::Edge(EdgeId(1))];
+    JobGraph {
+        nodes: vec![
+            source("growing", Arc::new(source_of.clone())).with_main(Pipe { steps: Vec::new(), to: ends }),
+            operator("window", &window).with_parallelism(stages).with_main(Pipe::to_edge(EdgeId(2))),
+            sink_of("raw", raw, &source_of.schema),
+            sink("sums", sums, &window.output_schema()),
+        ],
+        edges: vec![
+            edge(0, "growing", "window", &source_of.schema, Routing::Hash(vec![1])),
+            edge(1, "growing", "raw", &source_of.schema, Routing::RoundRobin),
+            edge(2, "window", "sums", &window.output, Routing::RoundRobin),
+        ],
+    }
+}
+
+fn wait_for(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_stop_suspends_and_a_later_start_goes_on_with_other_task_counts() {
+    let source = Growing::new(100);
+    let (raw, sums, store) = (Collector::new(), Collector::new(), MemoryStore::new());
+    let mut last = Epoch(0);
+    for (rows, stages) in [(100, 1), (250, 4), (400, 2)] {
+        source.limit.store(rows, Ordering::SeqCst);
+        let control = JobControl::new();
+        let job = Job::prepare(growing(&source, raw.sink(), &sums, stages), config(), Arc::new(store.clone())).unwrap();
+        let outcome = std::thread::scope(|scope| {
+            let running = scope.spawn(|| job.run(&control));
+            let already = raw.visible().iter().map(RecordBatch::num_rows).sum::<usize>() as u64;
+            wait_for(|| control.metrics().nodes.iter().any(|node| node.id == "raw" && node.rows_out + already == rows) || running.is_finished());
+            control.request_stop();
+            running.join().unwrap()
+        });
+        let Ending::Stopped { epoch } = outcome.unwrap().end else { panic!("it was stopped") };
+        assert!(epoch > last);
+        last = epoch;
+    }
+    let rows = sorted(&raw.visible());
+    assert_eq!(rows, (0..400).map(|row| vec![row * 7, row % 9, row]).collect::<Vec<_>>());
+    // Windows that the watermark has passed have come out once, and the open ones have not.
+    let shown = sorted(&sums.visible());
+    let through = (399 * 7 - 20) / 50 * 50;
+    let mut expected: std::collections::BTreeMap<(i64, i64), i64> = std::collections::BTreeMap::new();
+    rows.iter().filter(|row| row[0] < through).for_each(|row| *expected.entry((row[0] / 50 * 50, row[1])).or_default() += row[2]);
+    assert_eq!(shown, expected.into_iter().map(|((start, key), sum)| vec![start, key, sum]).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_bounded_input_may_end_in_a_suspend() {
+    let world = world(50, &mut draw());
+    let store = MemoryStore::new();
+    let mut suspended = config();
+    suspended.at_end = AtEnd::Suspend;
+    let graph = world.graph(Tasks { sources: 1, stages: 1, sinks: 1 });
+    let outcome = Job::prepare(graph, suspended, Arc::new(store)).unwrap().run(&JobControl::new()).unwrap();
+    assert!(matches!(outcome.end, Ending::Ended { .. }));
+    assert_eq!(sorted(&world.raw.visible()), world.expected_raw());
+}
+
+#[test]
+fn a_sink_that_does_not_open_is_named_before_any_task_runs() {
+    let source = Growing::new(10);
+    let broken = Moody::new(Mood { broken: true, ..Mood::default() });
+    let error = run(growing(&source, Arc::new(broken), &Collector::new(), 1), &MemoryStore::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().starts_with("sink `raw`"), "{error}");
+}
+
+#[test]
+fn an_external_failure_restarts_from_the_newest_manifest_and_a_spent_budget_ends_the_run() {
+    let source = Growing::new(60);
+    source.failures.store(2, Ordering::SeqCst);
+    let (raw, sums, store) = (Collector::new(), Collector::new(), MemoryStore::new());
+    let control = JobControl::new();
+    let job = Job::prepare(growing(&source, raw.sink(), &sums, 2), config(), Arc::new(store.clone())).unwrap();
+    let outcome = std::thread::scope(|scope| {
+        let running = scope.spawn(|| job.run(&control));
+        wait_for(|| sorted(&raw.visible()).len() == 60 || running.is_finished());
+        control.request_stop();
+        running.join().unwrap().unwrap()
+    });
+    assert_eq!(outcome.restarts, 2);
+    assert_eq!(sorted(&raw.visible()).len(), 60);
+    source.failures.store(100, Ordering::SeqCst);
+    let error = run(growing(&source, raw.sink(), &sums, 2), &store).unwrap_err();
+    assert!(error.to_string().contains("gave up after 3 restarts"), "{error}");
+    assert!(error.to_string().contains("source `growing` task 0"), "{error}");
+}
+
+#[test]
+fn a_panic_becomes_an_internal_error_that_names_the_task() {
+    let source = Growing::new(10);
+    let sink = Moody::new(Mood { panics: true, ..Mood::default() });
+    let error = run(growing(&source, Arc::new(sink), &Collector::new(), 1), &MemoryStore::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Internal);
+    assert!(error.to_string().contains("sink `raw` task 0"), "{error}");
+    assert!(error.to_string().contains("the moody sink panics"), "{error}");
+}
+
+/// A scripted source into one sink through one step.
+fn straight(rows: &[Vec<i64>], on_bad: OnBadData, judged: fn(i64) -> Verdict, out: Node, dead: &Collector) -> JobGraph {
+    let schema = schema(&["time", "key", "value"]);
+    let scripted = ScriptedSource::new(Arc::clone(&schema), vec![Script::new("only", vec![batch(&schema, rows)])]);
+    let pipe = Pipe { steps: vec![judge(&schema, on_bad, judged)], to: vec![PipeEnd::Edge(EdgeId(0))] };
+    let mut sink_node = out;
+    let mut edges = vec![edge(0, "scripted", "out", &schema, Routing::RoundRobin)];
+    let mut input = source("scripted", Arc::new(scripted)).with_main(pipe);
+    edges.push(edge(1, "scripted", "dead", &bad::dead_letter_schema(), Routing::RoundRobin));
+    input = input.with_bad(EdgeId(1));
+    if let NodeKind::Sink(sink) = &sink_node.kind
+        && sink.on_bad == OnBadData::DeadLetter
+    {
+        edges.push(edge(2, "out", "dead", &bad::dead_letter_schema(), Routing::RoundRobin));
+        sink_node.bad = BadRoute::Edge(EdgeId(2));
+    }
+    JobGraph { nodes: vec![input, sink_node, sink("dead", dead, &bad::dead_letter_schema())], edges }
+}
+
+fn numbered(rows: i64) -> Vec<Vec<i64>> {
+    (0..rows).map(|row| vec![row, row % 3, row]).collect()
+}
+
+fn judged(time: i64) -> Verdict {
+    match time % 10 {
+        3 => Verdict::Bad,
+        4 => Verdict::Drop,
+        _ => Verdict::Keep,
+    }
+}
+
+#[test]
+fn bad_rows_follow_their_policy_and_are_counted_by_reason() {
+    let schema = schema(&["time", "key", "value"]);
+    for policy in [OnBadData::Drop, OnBadData::DeadLetter] {
+        let (out, dead) = (Collector::new(), Collector::new());
+        let graph = straight(&numbered(100), policy, judged, sink("out", &out, &schema), &dead);
+        let outcome = run(graph, &MemoryStore::new()).unwrap();
+        assert_eq!(sorted(&out.visible()).len(), 80);
+        add_up(&outcome.metrics);
+        let step = &node(&outcome.metrics, "scripted").steps[0];
+        assert_eq!((step.filtered, step.bad["expression"]), (10, 10));
+        let letters: Vec<RecordBatch> = dead.visible();
+        let count: usize = letters.iter().map(RecordBatch::num_rows).sum();
+        assert_eq!(count, if policy == OnBadData::DeadLetter { 10 } else { 0 });
+        for letter in &letters {
+            let text = |column: &str| letter.column_by_name(column).unwrap().as_string::<i32>().value(0).to_string();
+            assert_eq!((text("stage"), text("step"), text("source"), text("split")), ("clean".into(), "1:judge".into(), "scripted".into(), "only".into()));
+        }
+    }
+    let graph = straight(&numbered(100), OnBadData::Fail, judged, sink("out", &Collector::new(), &schema), &Collector::new());
+    let error = run(graph, &MemoryStore::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Data);
+    for part in ["stage `clean`", "step `1:judge`", "split `only`", "judged bad"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
+#[test]
+fn a_sink_may_fail_for_a_while_and_refuse_rows_and_loses_none() {
+    let schema = schema(&["time", "key", "value"]);
+    let moody = Moody::new(Mood { failing_writes: 3, failing_flushes: 2, refuses: Some(7), ..Mood::default() });
+    let mut out = sink_of("out", Arc::new(moody.clone()), &schema);
+    if let NodeKind::Sink(sink) = &mut out.kind {
+        sink.on_bad = OnBadData::DeadLetter;
+    }
+    let dead = Collector::new();
+    let graph = straight(&numbered(100), OnBadData::Fail, |_| Verdict::Keep, out, &dead);
+    let outcome = run(graph, &MemoryStore::new()).unwrap();
+    assert_eq!(sorted(&moody.delivered.lock().unwrap()), numbered(100).into_iter().filter(|row| row[0] % 7 != 0).collect::<Vec<_>>());
+    let letters = dead.visible();
+    assert_eq!(letters.iter().map(RecordBatch::num_rows).sum::<usize>(), 15);
+    let raw = letters[0].column_by_name("raw").unwrap().as_binary::<i32>().value(0).to_vec();
+    assert_eq!(String::from_utf8(raw).unwrap(), r#"{"time":0,"key":0,"value":0}"#);
+    add_up(&outcome.metrics);
+    assert_eq!(node(&outcome.metrics, "out").bad["sink"], 15);
+}
+
+#[test]
+fn a_sink_may_acknowledge_its_barrier_later() {
+    let source = Growing::new(50);
+    let later = Moody::new(Mood { later: true, ..Mood::default() });
+    let sums = Collector::new();
+    let control = JobControl::new();
+    let job = Job::prepare(growing(&source, Arc::new(later.clone()), &sums, 1), config(), Arc::new(MemoryStore::new())).unwrap();
+    let outcome = std::thread::scope(|scope| {
+        let running = scope.spawn(|| job.run(&control));
+        wait_for(|| !later.owed.lock().unwrap().is_empty() || running.is_finished());
+        let before = control.progress(tidegate_api::EventTime(0)).epoch;
+        // The epoch waits for the answer; the task does not, and takes more rows.
+        source.limit.store(120, Ordering::SeqCst);
+        wait_for(|| control.metrics().nodes.iter().any(|node| node.id == "raw" && node.rows_out == 120) || running.is_finished());
+        assert_eq!(control.progress(tidegate_api::EventTime(0)).epoch, before);
+        control.request_stop();
+        wait_for(|| {
+            later.answer();
+            running.is_finished()
+        });
+        running.join().unwrap().unwrap()
+    });
+    assert!(matches!(outcome.end, Ending::Stopped { .. }));
+    assert_eq!(sorted(&later.delivered.lock().unwrap()).len(), 120);
+}
+
+#[test]
+fn late_rows_go_to_the_late_output_with_stage_and_watermark() {
+    let schema = schema(&["time", "key", "value"]);
+    let mut rows = numbered(50);
+    rows.iter_mut().for_each(|row| row[0] *= 100);
+    rows.push(vec![0, 1, 1]);
+    let scripted = ScriptedSource::new(Arc::clone(&schema), vec![Script::new("only", vec![batch(&schema, &rows)])]);
+    let window = Arc::new(Tumbling::new(50));
+    let (sums, late) = (Collector::new(), Collector::new());
+    let graph = JobGraph {
+        nodes: vec![
+            source("scripted", Arc::new(scripted)).with_main(Pipe::to_edge(EdgeId(0))),
+            operator("window", &window).with_main(Pipe::to_edge(EdgeId(1))).with_late(Pipe::to_edge(EdgeId(2))),
+            sink("sums", &sums, &window.output),
+            sink("late", &late, &late_schema(&schema)),
+        ],
+        edges: vec![
+            edge(0, "scripted", "window", &schema, Routing::Forward),
+            edge(1, "window", "sums", &window.output, Routing::Forward),
+            edge(2, "window", "late", &late_schema(&schema), Routing::Forward),
+        ],
+    };
+    let outcome = run(graph, &MemoryStore::new()).unwrap();
+    add_up(&outcome.metrics);
+    assert_eq!(node(&outcome.metrics, "window").late, 1);
+    let rows = late.visible();
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0].column_by_name("_stage").unwrap().as_string_view().value(0), "window");
+    assert!(rows[0].column_by_name("_watermark").unwrap().is_valid(0));
+}
+
+#[test]
+fn a_diamond_with_a_held_input_and_narrow_edges_does_not_deadlock() {
+    let world = world(300, &mut draw());
+    let schema = Arc::clone(&world.schema);
+    let scripts = world.scripts.iter().map(|(name, rows)| Script::new(name, vec![batch(&schema, rows)]));
+    let scripted = ScriptedSource::new(Arc::clone(&schema), scripts.collect());
+    let (short, long) = (Arc::new(Tumbling::new(50)), Arc::new(Tumbling::new(200)));
+    let out = Collector::new();
+    let both = Pipe { steps: Vec::new(), to: vec![PipeEnd::Edge(EdgeId(0)), PipeEnd::Edge(EdgeId(1))] };
+    let mut join = operator("join", &long).with_parallelism(2).with_main(Pipe::to_edge(EdgeId(3)));
+    if let NodeKind::Operator(node) = &mut join.kind {
+        node.inputs = 2;
+    }
+    let mut second = edge(2, "short", "join", &short.output, Routing::Hash(vec![1]));
+    second.input = 1;
+    let graph = JobGraph {
+        nodes: vec![
+            source("scripted", Arc::new(scripted)).with_parallelism(2).with_main(both),
+            operator("short", &short).with_parallelism(3).with_main(Pipe::to_edge(EdgeId(2))),
+            join,
+            sink("out", &out, &long.output),
+        ],
+        edges: vec![
+            edge(0, "scripted", "short", &schema, Routing::Hash(vec![1])),
+            edge(1, "scripted", "join", &schema, Routing::Hash(vec![1])),
+            second,
+            edge(3, "join", "out", &long.output, Routing::RoundRobin),
+        ],
+    };
+    let mut narrow = config();
+    narrow.edge = Capacity { rows: 4, bytes: 1 << 20 };
+    narrow.batch_rows = 3;
+    narrow.checkpoint_every = Duration::from_millis(1);
+    let outcome = Job::prepare(graph, narrow, Arc::new(MemoryStore::new())).unwrap().run(&JobControl::new()).unwrap();
+    add_up(&outcome.metrics);
+    // Every row reaches the join twice: as it is, and within a sum.
+    let total: i64 = sorted(&out.visible()).iter().map(|row| row[2]).sum();
+    let input: i64 = world.scripts.iter().flat_map(|(_, rows)| rows.iter().map(|row| row[2])).sum();
+    assert_eq!(total, 2 * input);
+}
