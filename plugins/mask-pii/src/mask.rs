@@ -27,7 +27,7 @@ pub(crate) struct Masker {
 
 impl Masker {
     pub(crate) fn new(mode: Mode, salt: Option<&str>) -> Self {
-        let salted = salt.map_or_else(Sha256::new, |salt| Sha256::new_with_prefix(salt));
+        let salted = salt.map_or_else(Sha256::new, Sha256::new_with_prefix);
         Masker { mode, salted, remembered: HashMap::default() }
     }
 
