@@ -49,29 +49,31 @@ pub(crate) fn rescale_down(value: i128, by: i8) -> i128 {
     if rest.unsigned_abs() >= unit.unsigned_abs().div_ceil(2) { quotient + value.signum() } else { quotient }
 }
 
-/// A remainder by a divisor known beforehand, without a division instruction: a multiplication by its reciprocal and two shifts.
+/// A remainder by a divisor known beforehand, without a division instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Remainder {
-    divisor: i64,
-    magic: i64,
-    shift: u32,
+pub(crate) enum Remainder {
+    /// By a power of two: its lower bits.
+    Bits(i64),
+    /// By anything else: a multiplication by the reciprocal and two shifts.
+    Reciprocal { divisor: i64, magic: i64, shift: u32 },
 }
 
 impl Remainder {
-    /// For a divisor other than 0, 1 and -1 and the smallest i64; `None` for those.
+    /// For a divisor other than 0 and the smallest i64; `None` for those.
     pub(crate) fn new(divisor: i64) -> Option<Remainder> {
-        let size = divisor.unsigned_abs();
-        if size < 2 || divisor == i64::MIN {
-            return None;
+        let size = divisor.checked_abs().filter(|size| *size > 0)? as u64;
+        if size.is_power_of_two() {
+            return Some(Remainder::Bits(size as i64 - 1));
         }
         // The smallest power of two p >= 2^64 for which ceil(2^p / size) is exact enough for every dividend: with
-        // e = size - 2^p mod size, that is 2^p >= 2^63 * e. See Warren, Hacker's Delight, chapter 10.
+        // e = size - 2^p mod size, that is 2^p > 2^63 * e. See Warren, Hacker's Delight, chapter 10.
         for shift in 0..63_u32 {
             let power = 1_u128 << (64 + shift);
             let error = u128::from(size) - power % u128::from(size);
             if error << 63 < power {
                 let magic = power / u128::from(size) + 1;
-                return (magic < 1 << 64).then_some(Remainder { divisor: size as i64, magic: magic as u64 as i64, shift });
+                let fits = magic < 1 << 64;
+                return fits.then_some(Remainder::Reciprocal { divisor: size as i64, magic: magic as u64 as i64, shift });
             }
         }
         None
@@ -80,11 +82,19 @@ impl Remainder {
     /// `value % divisor`, with the sign of `value`.
     #[inline(always)]
     pub(crate) fn of(self, value: i64) -> i64 {
-        // The magic number is one of 64 bits without a sign; as an i64 it may be 2^64 too small, which the added value makes up.
-        let mut high = ((i128::from(value) * i128::from(self.magic)) >> 64) as i64;
-        high = high.wrapping_add(value & (self.magic >> 63));
-        let quotient = (high >> self.shift) - (value >> 63);
-        value.wrapping_sub(quotient.wrapping_mul(self.divisor))
+        match self {
+            Remainder::Bits(mask) => {
+                let bias = (value >> 63) & mask;
+                (value.wrapping_add(bias) & mask) - bias
+            }
+            Remainder::Reciprocal { divisor, magic, shift } => {
+                // The magic number has 64 bits and no sign; as an i64 it may be 2^64 too small, which the added value makes up.
+                let mut high = ((i128::from(value) * i128::from(magic)) >> 64) as i64;
+                high = high.wrapping_add(value & (magic >> 63));
+                let quotient = (high >> shift) - (value >> 63);
+                value.wrapping_sub(quotient.wrapping_mul(divisor))
+            }
+        }
     }
 }
 
@@ -96,7 +106,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_remainder_without_division_is_the_remainder(value: i64, divisor: i64, shift in 0u32..63, small in -100i64..100) {
-            for divisor in [divisor, divisor >> shift, 123, 10_000, 2, 3, 7, 10, 1 << 40, i64::MAX, -5] {
+            for divisor in [divisor, divisor >> shift, 123, 10_000, 1, -1, 2, -8, 3, 7, 10, 1 << 40, 1 << 62, i64::MAX, -5] {
                 if let Some(by) = Remainder::new(divisor) {
                     for value in [value, value >> shift, small, i64::MIN, i64::MAX, divisor, divisor.wrapping_sub(1), divisor.wrapping_mul(small)] {
                         prop_assert_eq!(by.of(value), value.wrapping_rem(divisor), "{} % {}", value, divisor);
@@ -117,7 +127,7 @@ mod tests {
 
     #[test]
     fn the_usual_divisors_have_a_reciprocal() {
-        for divisor in [2, 3, 7, 10, 100, 123, 1_000, 10_000, 86_400_000] {
+        for divisor in [1, -1, 2, 3, 7, 10, 100, 123, 1_000, 10_000, 86_400_000, i64::MAX] {
             assert!(Remainder::new(divisor).is_some(), "{divisor}");
         }
     }
