@@ -4,6 +4,9 @@
 //! machine says to write states, [`Ledger::seal`] when it says to create the manifest, and [`Ledger::published`] when that exists.
 //! A sealed manifest does not change any more, whatever is discovered meanwhile, so a repeated create sends the same bytes.
 
+#[cfg(test)]
+mod tests;
+
 use crate::keys;
 use crate::manifest::{End, Manifest, OperatorEntry, PendingToken, PieceRef, SinkEntry, SplitEntry, SplitStatus};
 use crate::pieces::{OperatorSnapshot, SnapshotPiece, refer};

@@ -20,6 +20,8 @@ pub mod pieces;
 pub mod pruner;
 pub mod publish;
 pub mod recovery;
+#[cfg(test)]
+mod scenarios;
 pub mod store;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;

@@ -4,6 +4,9 @@
 //! version; a fixture of every released version is loaded by a test for ever. It holds no secrets: a sink's configuration
 //! names them by reference.
 
+#[cfg(test)]
+mod tests;
+
 use crate::encoding::{base64_bytes, base64_option, hex_u64};
 use crate::keys::RunNumber;
 use serde::{Deserialize, Serialize};

@@ -4,6 +4,9 @@
 //! the fence that an old start runs into; the state it names expires like any other's. Nothing outside this run's manifests,
 //! marks and the objects those manifests name is ever touched, savepoints and staged rows included.
 
+#[cfg(test)]
+mod tests;
+
 use crate::keys::{self, Copy, RunNumber};
 use crate::manifest::Manifest;
 use crate::recovery::RecoveryPlan;

@@ -37,9 +37,15 @@ impl DirectoryStore {
             Error::config(format!("the state directory `{}` cannot be used: {error}", root.as_ref().display())).caused_by(error)
         };
         let root = std::path::absolute(root.as_ref()).map_err(unusable)?;
-        let store = DirectoryStore { durable: Mutex::default(), next_temporary: AtomicU64::new(0), root };
+        let store = DirectoryStore { root, durable: Mutex::default(), next_temporary: AtomicU64::new(0) };
         let temporaries = store.root.join(TEMPORARY);
+        let missing: Vec<&Path> = store.root.ancestors().take_while(|above| !above.is_dir()).collect();
+        fs::create_dir_all(&temporaries).map_err(unusable)?;
         store.make_durable(&temporaries).map_err(unusable)?;
+        // What lies above the root and was there before is not ours, and perhaps not readable.
+        for parent in missing.iter().filter_map(|made| made.parent()) {
+            sync_directory(parent).map_err(unusable)?;
+        }
         sweep(&temporaries).map_err(unusable)?;
         Ok(store)
     }
@@ -49,26 +55,19 @@ impl DirectoryStore {
         &self.root
     }
 
-    /// Makes a directory whose name, and the names of all above it, survive a crash.
+    /// Syncs a directory, and the names of it and of all above it that were not synced before.
     fn make_durable(&self, directory: &Path) -> io::Result<()> {
-        if self.durable.lock().unwrap_or_else(PoisonError::into_inner).contains(directory) {
-            return Ok(());
-        }
-        if let Some(parent) = directory.parent() {
-            // Above the root only what is missing is made: those directories are not ours.
-            if directory.starts_with(&self.root) && (directory != self.root || !parent.is_dir()) {
-                self.make_durable(parent)?;
-            } else if !parent.is_dir() {
-                self.make_durable(parent)?;
+        sync_directory(directory)?;
+        for inner in directory.ancestors().take_while(|inner| *inner != self.root) {
+            if self.durable.lock().unwrap_or_else(PoisonError::into_inner).contains(inner) {
+                break;
             }
-            match fs::create_dir(directory) {
-                Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
+            if let Some(parent) = inner.parent() {
+                sync_directory(parent)?;
             }
-            sync_directory(parent)?;
         }
-        self.durable.lock().unwrap_or_else(PoisonError::into_inner).insert(directory.to_path_buf());
+        let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        durable.extend(directory.ancestors().take_while(|inner| *inner != self.root).map(Path::to_path_buf));
         Ok(())
     }
 
@@ -92,8 +91,9 @@ impl DirectoryStore {
                 Err(error) => return Err(error),
             };
             match file.try_lock() {
+                // A sweep may have come between creating and locking, and have removed the file.
+                Ok(()) if !path.exists() => continue,
                 Ok(()) => {}
-                // A sweep came between; it will remove the file.
                 Err(TryLockError::WouldBlock) => continue,
                 // No locks here: then nothing can be swept either.
                 Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => {}
@@ -113,21 +113,27 @@ impl DirectoryStore {
         let target = self.root.join(key);
         let parent = target.parent().unwrap_or(&self.root);
         let (temporary, _held) = self.write_temporary(bytes)?;
-        // A deletion elsewhere may remove the directory, empty for a moment, between the two calls.
+        // Directories are made just before they are needed and synced after: once the object is in them nobody removes them. In between
+        // a deletion elsewhere may, while they are empty; then they are made again.
         let mut tries = 0;
         let placed = loop {
-            let placed = self.make_durable(parent).and_then(|()| name(&temporary, &target));
-            match placed {
+            match name(&temporary, &target) {
                 Ok(()) => break Ok(Placed::Now),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => break Ok(Placed::Before),
-                Err(error) if error.kind() == ErrorKind::NotFound && tries < 16 => {
+                Err(error) if error.kind() == ErrorKind::NotFound && tries < 1_000 => {
                     tries += 1;
                     self.forget(parent);
+                    match fs::create_dir_all(parent) {
+                        Ok(()) => {}
+                        // Removed again, or made by another in this very moment.
+                        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists) => {}
+                        Err(error) => break Err(error),
+                    }
                 }
                 Err(error) => break Err(error),
             }
         };
-        let placed = placed.and_then(|placed| sync_directory(parent).map(|()| placed));
+        let placed = placed.and_then(|placed| self.make_durable(parent).map(|()| placed));
         match fs::remove_file(&temporary) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}

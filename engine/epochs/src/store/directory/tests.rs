@@ -69,8 +69,9 @@ fn writers_and_deleters_of_one_folder_do_not_disturb_each_other() {
         for task in 0..4 {
             let root = world.path();
             scope.spawn(move || {
-                let store = DirectoryStore::open(root).unwrap();
                 for round in 0..40 {
+                    // Opening sweeps, while the others write.
+                    let store = DirectoryStore::open(root).unwrap();
                     let key = format!("shared/{}/{task}", round % 2);
                     store.put(&key, key.as_bytes()).unwrap();
                     assert_eq!(store.get(&key).unwrap(), Some(key.clone().into_bytes()));
