@@ -28,7 +28,11 @@ fn split(c: &mut Criterion) {
         for targets in [1, 2, 4] {
             let mut exchange = Exchange::new(vec![0], targets, 256);
             group.bench_function(format!("{name} to {targets}"), |b| {
-                b.iter_batched(|| rows.clone(), |rows| exchange.split(rows, |_, part| drop(black_box(part))).unwrap(), BatchSize::SmallInput);
+                b.iter_batched(
+                    || rows.clone(),
+                    |rows| exchange.split(rows, |_, part| drop(black_box(part))).unwrap(),
+                    BatchSize::SmallInput,
+                );
             });
         }
     }

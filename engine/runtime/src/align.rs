@@ -56,9 +56,9 @@ impl Alignment {
             return Err(Error::internal(format!("a barrier of epoch {} came from input {input}, which is held or ended", barrier.epoch)));
         }
         match self.pending {
-            Some(pending) if pending != barrier => Err(Error::internal(format!(
-                "input {input} brought the barrier {barrier:?} while the others wait for {pending:?}"
-            ))),
+            Some(pending) if pending != barrier => {
+                Err(Error::internal(format!("input {input} brought the barrier {barrier:?} while the others wait for {pending:?}")))
+            }
             Some(_) | None => {
                 self.pending = Some(barrier);
                 self.inputs[input] = Input::Arrived;

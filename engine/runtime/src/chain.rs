@@ -137,9 +137,17 @@ impl Link {
     fn open(step: &PipeStep, cx: &mut Opening<'_>) -> Result<Link> {
         let mut run = cx.run.clone();
         run.operator = step.stage.clone();
-        let opened = step.factory.open(StepCtx::new(run, cx.task, cx.tasks)).context(|| format!("stage `{}`: step `{}`", step.stage, step.label))?;
+        let opened =
+            step.factory.open(StepCtx::new(run, cx.task, cx.tasks)).context(|| format!("stage `{}`: step `{}`", step.stage, step.label))?;
         let counters = cx.counters.next().ok_or_else(|| Error::internal(format!("step `{}` has no counters", step.label)))?;
-        Ok(Link { stage: step.stage.clone(), label: step.label.clone(), step: opened, on_bad: step.on_bad, counters, scratch: Output::default() })
+        Ok(Link {
+            stage: step.stage.clone(),
+            label: step.label.clone(),
+            step: opened,
+            on_bad: step.on_bad,
+            counters,
+            scratch: Output::default(),
+        })
     }
 
     fn apply(&mut self, batch: RecordBatch, way: &mut Way<'_>) -> Result<()> {

@@ -210,12 +210,10 @@ impl Coordinator {
                         self.parts.sources.iter().for_each(|source| source.tell(|| Command::Start));
                     }
                 }
-                Report::Acknowledged { epoch, snapshot } => {
-                    match self.parts.ledger.add(*snapshot) {
-                        Ok(()) => self.tell(Fact::TaskAcked { task, epoch }),
-                        Err(error) => self.tell(Fact::JobFailed { error }),
-                    }
-                }
+                Report::Acknowledged { epoch, snapshot } => match self.parts.ledger.add(*snapshot) {
+                    Ok(()) => self.tell(Fact::TaskAcked { task, epoch }),
+                    Err(error) => self.tell(Fact::JobFailed { error }),
+                },
                 Report::SourceEnded => {
                     self.ended_sources += 1;
                     let all: usize = self.parts.sources.iter().map(|source| source.tasks.len()).sum();

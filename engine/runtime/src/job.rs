@@ -345,7 +345,8 @@ impl Job {
                 return Err(failure.error);
             }
             let wait = restarts.after(failure.error, self.config.clock.monotonic())?;
-            tracing::info!(attempt = control.restarted(), ?wait, "restarting from the newest manifest");
+            let restart = control.restarted();
+            tracing::info!(restart, ?wait, "restarting from the newest manifest");
             if self.rest(control, wait) {
                 // Nothing is running and everything settled is in the store: this is a stop at the newest epoch.
                 let epoch = Epoch(control.0.epoch.load(Ordering::Relaxed));

@@ -284,7 +284,7 @@ mod tests {
 
     fn told(end: &EdgeReceiver) -> Vec<String> {
         let describe = |event: Event| match event {
-            Event::Batch(rows) => format!("{:?}", rows.column(0).as_primitive::<Int64Type>().values()),
+            Event::Batch(rows) => format!("{:?}", rows.column(0).as_primitive::<Int64Type>().values().as_ref() as &[i64]),
             Event::Watermark(Watermark::At(at)) => format!("at {}", at.0),
             Event::Watermark(Watermark::Idle) => "idle".to_string(),
             Event::Barrier(barrier) => format!("barrier {}", barrier.epoch),
@@ -379,7 +379,8 @@ mod tests {
     #[test]
     fn a_promise_is_made_once_and_never_taken_back() {
         let (mut out, ends) = outputs(vec![(Router::One, 1)], wide());
-        for watermark in [5, 5, 3].map(|at| Watermark::At(EventTime(at))).into_iter().chain([Watermark::Idle, Watermark::At(EventTime(4))]) {
+        for watermark in [5, 5, 3].map(|at| Watermark::At(EventTime(at))).into_iter().chain([Watermark::Idle, Watermark::At(EventTime(4))])
+        {
             out.watermark(watermark);
             out.flush().unwrap();
         }

@@ -19,7 +19,12 @@ pub struct RestartPolicy {
 
 impl Default for RestartPolicy {
     fn default() -> Self {
-        RestartPolicy { max: 5, within: Duration::from_secs(600), first_wait: Duration::from_secs(1), longest_wait: Duration::from_secs(60) }
+        RestartPolicy {
+            max: 5,
+            within: Duration::from_secs(600),
+            first_wait: Duration::from_secs(1),
+            longest_wait: Duration::from_secs(60),
+        }
     }
 }
 

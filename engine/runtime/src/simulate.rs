@@ -147,7 +147,9 @@ impl World<'_> {
                 Fate::Ended(Err(error)) => {
                     match error.kind() {
                         ErrorKind::External { .. } => {}
-                        ErrorKind::Config | ErrorKind::Data | ErrorKind::Fenced | ErrorKind::Limit | ErrorKind::Internal => return Err(error),
+                        ErrorKind::Config | ErrorKind::Data | ErrorKind::Fenced | ErrorKind::Limit | ErrorKind::Internal => {
+                            return Err(error);
+                        }
                     }
                     current = None;
                 }

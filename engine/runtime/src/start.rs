@@ -15,13 +15,14 @@ use crate::task::{Seat, Task};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tidegate_api::{
-    CommitOutcome, CommitToken, Committer, Discovered, Epoch, Error, Generation, Guarantee, OutputSink, Result, ResultExt, RunId, RunIdentity,
-    SinkCtx, Split, Staging,
+    CommitOutcome, CommitToken, Committer, Discovered, Epoch, Error, Generation, Guarantee, OutputSink, Result, ResultExt, RunId,
+    RunIdentity, SinkCtx, Split, Staging,
 };
 use tidegate_epochs::manifest::{Manifest, SplitStatus};
 use tidegate_epochs::recovery::SinkShape;
 use tidegate_epochs::{
-    EpochMachine, Ledger, MachineConfig, OpenRequest, Opening, Pruner, Published, RecoveryPlan, SinkRecovery, StagingStore, open, publish, settle,
+    EpochMachine, Ledger, MachineConfig, OpenRequest, Opening, Pruner, Published, RecoveryPlan, SinkRecovery, StagingStore, open, publish,
+    settle,
 };
 
 /// What starting came to.
@@ -42,7 +43,7 @@ pub(crate) struct Running {
 /// What the newest manifest says, and how it came to be.
 pub(crate) struct Base {
     pub(crate) manifest: Manifest,
-    older: Vec<Manifest>,
+    pruner: Pruner,
     /// Whether positions come from an earlier start.
     pub(crate) restoring: bool,
 }
@@ -56,7 +57,9 @@ pub(crate) fn start(job: &Job, control: &JobControl) -> Result<Start, Failure> {
     };
     control.settled(base.manifest.epoch);
     // From here on a failure is that of a source or sink: a first start reports it at once.
-    equip(job, control, &request, base).map(|running| Start::Running(Box::new(running))).map_err(|error| Failure { error, may_restart: false })
+    equip(job, control, &request, base)
+        .map(|running| Start::Running(Box::new(running)))
+        .map_err(|error| Failure { error, may_restart: false })
 }
 
 fn request(job: &Job) -> OpenRequest {
@@ -122,9 +125,10 @@ fn begin(job: &Job, request: &OpenRequest) -> Result<Begun, Failure> {
                 for sink in &plan.repeats {
                     tracing::warn!(sink, "rows come again, because the start went back beyond a published epoch");
                 }
-                let RecoveryPlan { manifest, older, .. } = *plan;
+                let pruner = Pruner::open(job.store.as_ref(), &plan, job.config.keep_epochs)?;
+                let manifest = plan.manifest;
                 tracing::info!(epoch = %manifest.epoch, generation = %manifest.generation, "goes on");
-                return Ok(Begun::At(Box::new(Base { manifest, older, restoring: true })));
+                return Ok(Begun::At(Box::new(Base { manifest, pruner, restoring: true })));
             }
             Opening::First(first) => {
                 if let Some(closed) = &first.closed {
@@ -141,7 +145,8 @@ fn begin(job: &Job, request: &OpenRequest) -> Result<Begun, Failure> {
                 match publish(job.store.as_ref(), &manifest)? {
                     Published::Ours => {
                         tracing::info!(run = %manifest.run_id, "begins");
-                        return Ok(Begun::At(Box::new(Base { manifest, older: Vec::new(), restoring: false })));
+                        let pruner = Pruner::new(manifest.run, job.config.keep_epochs, [&manifest]);
+                        return Ok(Begun::At(Box::new(Base { manifest, pruner, restoring: false })));
                     }
                     // Somebody else began the run in between.
                     Published::Theirs { .. } => {}
@@ -179,8 +184,12 @@ fn settle_plan(job: &Job, plan: &RecoveryPlan) -> Result<()> {
 fn rebuilt(job: &Job, sink: &SinkRecovery) -> Result<Arc<dyn OutputSink>> {
     match &job.config.rebuild_sink {
         Some(rebuild) => rebuild(&sink.sink, &sink.config),
-        None if sink.pending.is_empty() => Err(Error::config("an earlier start wrote to it under another configuration, which cannot be built here")),
-        None => Err(Error::config("rows are pending under another configuration, which cannot be built here; start once with the old pipeline")),
+        None if sink.pending.is_empty() => {
+            Err(Error::config("an earlier start wrote to it under another configuration, which cannot be built here"))
+        }
+        None => {
+            Err(Error::config("rows are pending under another configuration, which cannot be built here; start once with the old pipeline"))
+        }
     }
 }
 
@@ -240,7 +249,8 @@ fn equip(job: &Job, control: &JobControl, request: &OpenRequest, base: Base) -> 
             let mut cursor = entry.and_then(|entry| entry.cursor.clone());
             if base.restoring {
                 // Splits may have come while nobody ran, also to a source that had said it was complete.
-                let found: Discovered = source.source.discover(cursor.as_deref()).context(|| format!("source `{}`: finding its splits", source.dataset))?;
+                let found: Discovered =
+                    source.source.discover(cursor.as_deref()).context(|| format!("source `{}`: finding its splits", source.dataset))?;
                 complete = found.complete;
                 cursor = found.cursor.clone().or(cursor);
                 splits.extend(ledger.discovered(&node.id, &found)?.into_iter().map(|split| (split, None)));
@@ -266,14 +276,13 @@ fn equip(job: &Job, control: &JobControl, request: &OpenRequest, base: Base) -> 
     let machine = EpochMachine::new(machine_config);
     #[cfg(feature = "testkit")]
     let machine = machine.with_planted_bug(job.config.planted.epochs);
-    let pruner = Pruner::new(base.manifest.run, job.config.keep_epochs, base.older.iter().chain([&base.manifest]));
     control.show(Arc::clone(&meters));
     let parts = CoordinatorParts {
         job: job.clone(),
         control: control.clone(),
         machine,
         ledger,
-        pruner,
+        pruner: base.pruner,
         committers,
         sources: built.sources,
         reports: built.reports,

@@ -137,7 +137,9 @@ fn a_stop_suspends_and_a_later_start_goes_on_with_other_task_counts() {
         let outcome = std::thread::scope(|scope| {
             let running = scope.spawn(|| job.run(&control));
             let already = raw.visible().iter().map(RecordBatch::num_rows).sum::<usize>() as u64;
-            wait_for(|| control.metrics().nodes.iter().any(|node| node.id == "raw" && node.rows_out + already == rows) || running.is_finished());
+            wait_for(|| {
+                control.metrics().nodes.iter().any(|node| node.id == "raw" && node.rows_out + already == rows) || running.is_finished()
+            });
             control.request_stop();
             running.join().unwrap()
         });
@@ -254,7 +256,10 @@ fn bad_rows_follow_their_policy_and_are_counted_by_reason() {
         assert_eq!(count, if policy == OnBadData::DeadLetter { 10 } else { 0 });
         for letter in &letters {
             let text = |column: &str| letter.column_by_name(column).unwrap().as_string::<i32>().value(0).to_string();
-            assert_eq!((text("stage"), text("step"), text("source"), text("split")), ("clean".into(), "1:judge".into(), "scripted".into(), "only".into()));
+            assert_eq!(
+                (text("stage"), text("step"), text("source"), text("split")),
+                ("clean".into(), "1:judge".into(), "scripted".into(), "only".into())
+            );
         }
     }
     let graph = straight(&numbered(100), OnBadData::Fail, judged, sink("out", &Collector::new(), &schema), &Collector::new());

@@ -182,7 +182,8 @@ impl JobGraph {
 
 /// Names and types must agree; nullability and metadata are the planner's business.
 fn same_columns(made: &Schema, declared: &Schema) -> Result<()> {
-    let describe = |schema: &Schema| schema.fields().iter().map(|field| format!("{}: {}", field.name(), field.data_type())).collect::<Vec<_>>();
+    let describe =
+        |schema: &Schema| schema.fields().iter().map(|field| format!("{}: {}", field.name(), field.data_type())).collect::<Vec<_>>();
     let (made, declared) = (describe(made), describe(declared));
     if made == declared {
         return Ok(());

@@ -144,7 +144,9 @@ impl Process {
             }
             Control::Over(result) => {
                 self.coordinator = None;
-                Fate::Ended(result.map(|Finished { epoch, stopped }| if stopped { Ending::Stopped { epoch } } else { Ending::Ended { epoch } }))
+                Fate::Ended(
+                    result.map(|Finished { epoch, stopped }| if stopped { Ending::Stopped { epoch } } else { Ending::Ended { epoch } }),
+                )
             }
         }
     }

@@ -252,7 +252,9 @@ impl Maker<'_> {
         let writer = sink.sink.open(ctx)?;
         match (&writer, two_phase(sink)) {
             (AnySink::AtLeastOnce(_), false) | (AnySink::Transactional(_), true) => {}
-            (AnySink::AtLeastOnce(_), true) => return Err(Error::internal("it planned exactly-once and opened a writer without two phases")),
+            (AnySink::AtLeastOnce(_), true) => {
+                return Err(Error::internal("it planned exactly-once and opened a writer without two phases"));
+            }
             (AnySink::Transactional(_), false) => {
                 return Err(Error::internal("it opened a writer with two phases and had not planned exactly-once"));
             }

@@ -122,7 +122,8 @@ impl OperatorTask {
         let bad_input = self.scratch.bad.iter().filter(|row| row.reason != BadReason::Overflow).count();
         let left_out = late as u64 + bad_input as u64 + self.scratch.filtered;
         let absorbed = rows.checked_sub(left_out);
-        let absorbed = absorbed.ok_or_else(|| Error::internal(format!("{left_out} of {rows} rows were left out: the operator miscounts")))?;
+        let absorbed =
+            absorbed.ok_or_else(|| Error::internal(format!("{left_out} of {rows} rows were left out: the operator miscounts")))?;
         counters.absorbed.add(absorbed);
         self.deliver()
     }

@@ -13,8 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use tidegate_api::sink::RowError;
 use tidegate_api::{
-    AnySink, BadReason, BadRow, Barrier, BarrierAcker, ChangeMode, CommitToken, Epoch, Error, Flushed, PreCommit, Result, Written,
-    hidden,
+    AnySink, BadReason, BadRow, Barrier, BarrierAcker, ChangeMode, CommitToken, Epoch, Error, Flushed, PreCommit, Result, Written, hidden,
 };
 use tidegate_epochs::TaskSnapshot;
 
@@ -293,4 +292,3 @@ impl Task for SinkTask {
         }
     }
 }
-

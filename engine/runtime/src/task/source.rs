@@ -144,11 +144,9 @@ impl SourceTask {
                         // The next epoch says it again, with later positions.
                         match error.kind() {
                             ErrorKind::External { .. } => tracing::warn!(%error, task = self.parts.seat.name, "acknowledging rows failed"),
-                            ErrorKind::Config
-                            | ErrorKind::Data
-                            | ErrorKind::Fenced
-                            | ErrorKind::Limit
-                            | ErrorKind::Internal => return Err(error),
+                            ErrorKind::Config | ErrorKind::Data | ErrorKind::Fenced | ErrorKind::Limit | ErrorKind::Internal => {
+                                return Err(error);
+                            }
                         }
                     }
                 }
@@ -301,13 +299,15 @@ impl SourceTask {
     fn take_chunk(&mut self, chunk: Chunk) -> Result<()> {
         let known = self.splits.iter().position(|split| split.id == chunk.split && split.status == SplitStatus::Reading);
         let Some(at) = known else {
-            return Err(Error::internal(format!("source `{}` handed over rows of a split that is not being read", self.parts.node.dataset)));
+            return Err(Error::internal(format!(
+                "source `{}` handed over rows of a split that is not being read",
+                self.parts.node.dataset
+            )));
         };
         let counters = self.parts.meters.counters.clone();
         counters.rows_in.add(chunk.rows.num_rows() as u64 + chunk.filtered + chunk.bad.len() as u64);
         counters.filtered.add(chunk.filtered);
-        let origin =
-            Origin { source: Some(&self.parts.node.dataset), split: Some(&chunk.split), position: Some(&chunk.position) };
+        let origin = Origin { source: Some(&self.parts.node.dataset), split: Some(&chunk.split), position: Some(&chunk.position) };
         self.parts.bad.report(chunk.bad, self.parts.node.on_bad, Finder::default(), origin, &counters.bad, &mut self.parts.outputs)?;
 
         let rows = with_keys(&self.parts.node, chunk.rows, &chunk.ordinals, &chunk.split)?;

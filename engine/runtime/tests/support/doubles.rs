@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidegate_api::sink::RowError;
 use tidegate_api::{
-    AnySink, BarrierAcker, Chunk, Discovered, Epoch, Error, Flushed, Guarantee, InlineSource, OutputSink, PollRequest, Polled, Position, Result,
-    Sink, SinkCtx, SinkInput, SinkPlan, SourceCtx, SourcePlan, SourceReader, SourceRequest, Split, SplitId, SplitState, Written,
+    AnySink, BarrierAcker, Chunk, Discovered, Epoch, Error, Flushed, Guarantee, InlineSource, OutputSink, PollRequest, Polled, Position,
+    Result, Sink, SinkCtx, SinkInput, SinkPlan, SourceCtx, SourcePlan, SourceReader, SourceRequest, Split, SplitId, SplitState, Written,
 };
 
 /// Rows 0, 1, 2, … up to a limit that the test raises; caught up in between, and never finished.

@@ -1,5 +1,5 @@
 //! What the tests of whole jobs share: rows, a queue that forgets, a window operator, and the pipeline of two stages.
-#![allow(dead_code, reason = "every test file uses its own part")]
+#![allow(dead_code, unreachable_pub, reason = "every test file uses its own part")]
 
 pub mod doubles;
 pub mod pipeline;
@@ -18,8 +18,8 @@ pub fn schema(names: &[&str]) -> SchemaRef {
 
 /// A batch of int64 rows.
 pub fn batch(schema: &SchemaRef, rows: &[Vec<i64>]) -> RecordBatch {
-    let columns = (0..schema.fields().len())
-        .map(|column| Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row[column]))) as ArrayRef);
+    let columns =
+        (0..schema.fields().len()).map(|column| Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row[column]))) as ArrayRef);
     RecordBatch::try_new(Arc::clone(schema), columns.collect()).unwrap()
 }
 

@@ -12,12 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_api::testkit::{Collector, Script, ScriptedSource};
-use tidegate_api::{
-    ChangeMode, InlineSource, OnBadData, OperatorFactory, OutputSink, SinkInput, SourceRequest, StepFactory, TimeSpec,
-};
-use tidegate_runtime::graph::{
-    EdgeId, EdgeSpec, JobGraph, Node, OperatorNode, Pipe, PipeEnd, PipeStep, Routing, SinkNode, SourceNode,
-};
+use tidegate_api::{ChangeMode, InlineSource, OnBadData, OperatorFactory, OutputSink, SinkInput, SourceRequest, StepFactory, TimeSpec};
+use tidegate_runtime::graph::{EdgeId, EdgeSpec, JobGraph, Node, OperatorNode, Pipe, PipeEnd, PipeStep, Routing, SinkNode, SourceNode};
 
 /// Rows may lag so many milliseconds behind the newest of their split.
 pub const DISORDER: i64 = 20;

@@ -9,8 +9,8 @@ use arrow::datatypes::{Int64Type, SchemaRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tidegate_api::{
-    Epoch, EventTime, Flow, Operator, OperatorCtx, OperatorFactory, Output, PieceId, RestoredPiece, Result, Signature, StatePiece, VnodeRange,
-    hash,
+    Epoch, EventTime, Flow, Operator, OperatorCtx, OperatorFactory, Output, PieceId, RestoredPiece, Result, Signature, StatePiece,
+    VnodeRange, hash,
 };
 
 /// Rows emitted per portion.

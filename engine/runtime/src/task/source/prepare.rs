@@ -22,7 +22,9 @@ pub(super) fn with_keys(node: &SourceNode, rows: RecordBatch, ordinals: &Ordinal
     }
     let short = || Error::internal(format!("source `{}` numbered fewer rows than it handed over", node.dataset));
     let keys = match ordinals {
-        Ordinals::None => return Err(Error::internal(format!("source `{}` did not number its rows, and keys are made of numbers", node.dataset))),
+        Ordinals::None => {
+            return Err(Error::internal(format!("source `{}` did not number its rows, and keys are made of numbers", node.dataset)));
+        }
         Ordinals::From(first) => key::build(rows.num_rows(), |row, key| {
             key::push_origin(key, split, first + row as u64);
             Ok(())
@@ -72,9 +74,9 @@ mod tests {
     use arrow::array::{BinaryArray, Int64Array, UInt64Array};
     use std::sync::Arc;
     use std::time::Duration;
+    use tidegate_api::InlineSource;
     use tidegate_api::SourceRequest;
     use tidegate_api::testkit::ScriptedSource;
-    use tidegate_api::InlineSource;
 
     fn rows(times: &[Option<i64>]) -> RecordBatch {
         let column: ArrayRef = Arc::new(Int64Array::from(times.to_vec()));
