@@ -72,7 +72,8 @@ fn windows(c: &mut Criterion) {
         ("tumbling 10s, sum and max per text", json!("s"), 10_000, &two),
         ("tumbling 10s, sum and max per int64 and text", json!(["k", "s"]), 10_000, &two),
     ] {
-        let step = json!({ "op": "windowedAggregate", "timeColumn": "t", "windowMs": 10_000, "slideMs": slide, "groupBy": by, "aggs": aggs });
+        let step =
+            json!({ "op": "windowedAggregate", "timeColumn": "t", "windowMs": 10_000, "slideMs": slide, "groupBy": by, "aggs": aggs });
         group.bench_function(name, |bencher| {
             bencher.iter_batched_ref(|| open(&step), |operator| run(operator.as_mut(), &batches), criterion::BatchSize::LargeInput);
         });

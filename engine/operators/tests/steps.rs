@@ -74,14 +74,23 @@ fn select_keeps_order_and_carries_keys_when_asked() {
 #[test]
 fn a_missing_column_names_the_nearest() {
     let refused = |step: Value| refusals(&step, ChangeMode::Append);
-    assert_eq!(refused(json!({ "op": "select", "columns": ["id", "prize"] })), ["columns.1: there is no column `prize`, did you mean `price`?"]);
+    assert_eq!(
+        refused(json!({ "op": "select", "columns": ["id", "prize"] })),
+        ["columns.1: there is no column `prize`, did you mean `price`?"]
+    );
     assert_eq!(refused(json!({ "op": "select", "columns": ["id", "id"] })), ["columns.1: the column `id` is selected twice"]);
     assert_eq!(refused(json!({ "op": "drop", "columns": "kinds" })), ["columns.0: there is no column `kinds`, did you mean `kind`?"]);
-    assert_eq!(refused(json!({ "op": "rename", "mapping": { "idd": "x" } })), ["mapping.idd: there is no column `idd`, did you mean `id`?"]);
+    assert_eq!(
+        refused(json!({ "op": "rename", "mapping": { "idd": "x" } })),
+        ["mapping.idd: there is no column `idd`, did you mean `id`?"]
+    );
     assert_eq!(refused(json!({ "op": "rename", "mapping": { "id": "kind" } })), ["mapping.id: there is a column `kind` already"]);
     assert_eq!(refused(json!({ "op": "cast", "column": "id", "type": "int65" })).len(), 1);
     assert_eq!(refused(json!({ "op": "flter", "expression": "true" })), ["op: unknown step `flter`, did you mean `filter`?"]);
-    assert_eq!(refused(json!({ "op": "drop", "column": "id" })), ["columns: `columns` is missing", "column: unknown key `column`, did you mean `columns`?"]);
+    assert_eq!(
+        refused(json!({ "op": "drop", "column": "id" })),
+        ["columns: `columns` is missing", "column: unknown key `column`, did you mean `columns`?"]
+    );
     assert_eq!(refused(json!("filter")).len(), 1);
 }
 
@@ -187,7 +196,8 @@ fn apply_expression_adds_replaces_and_casts() {
     assert_eq!(apply(&replaced, batch()).batches[0].column(0).as_string_view().value(0), "2");
 
     // Nobody reads it: neither it nor what it reads is needed.
-    let unread = bound(&json!({ "op": "applyExpression", "column": "double", "expression": "id * 2" }), &BindCtx::new().with_needed(set(&["kind"])));
+    let unread =
+        bound(&json!({ "op": "applyExpression", "column": "double", "expression": "id * 2" }), &BindCtx::new().with_needed(set(&["kind"])));
     assert_eq!(names(&unread.output.schema), ["kind"]);
     assert_eq!((unread.required)(&set(&["kind"])), [set(&["kind"])]);
 }

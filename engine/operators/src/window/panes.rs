@@ -233,8 +233,11 @@ impl Pane {
     }
 }
 
-/// How many emptied panes are kept for later.
-const SPARES: usize = 4;
+/// How many emptied panes are kept for later: a batch may open a few dozen small ones before the watermark closes them, but
+/// a few great ones must not be held for ever.
+const SPARES: usize = 32;
+const GREAT_SPARES: usize = 4;
+const GREAT: usize = 1 << 20;
 
 /// The open panes of a task, by their start.
 #[derive(Debug)]
@@ -290,8 +293,9 @@ impl Panes {
 
     /// Empties a pane and keeps it for later.
     pub(crate) fn recycle(&mut self, mut pane: Pane) {
-        if self.spares.len() < SPARES {
-            pane.clear();
+        pane.clear();
+        let kept = if pane.bytes() < GREAT { SPARES } else { GREAT_SPARES };
+        if self.spares.len() < kept {
             self.spares.push(pane);
         }
     }

@@ -1,7 +1,7 @@
 //! The key tables of a pane: they number the distinct keys in order of arrival.
 //!
-//! Open addressing over small slots, with the keys dense beside them. Emitting and clearing cost the keys, not the
-//! capacity, so a recycled table is as good as a new one. A key's number is its index in every accumulator.
+//! Open addressing over small slots, with the keys dense beside them. Emitting costs the keys, and clearing at most a few
+//! slots per key, so a recycled table is as good as a new one. A key's number is its index in every accumulator.
 
 use arrow::array::{Array, StringViewArray, make_view};
 use arrow::buffer::NullBuffer;
@@ -10,8 +10,8 @@ use std::hash::{BuildHasher, Hasher};
 
 const VACANT: u32 = u32::MAX;
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-const FIRST_BITS: u32 = 10;
-/// An emptied table keeps its slots unless they were this many times too many.
+const FIRST_BITS: u32 = 6;
+/// An emptied table keeps its slots unless there were more than this many per key: filling them must cost the keys.
 const WASTE: usize = 16;
 
 /// 64-bit keys.
@@ -20,7 +20,6 @@ pub(crate) struct IntTable {
     slots: Vec<IntSlot>,
     shift: u32,
     keys: Vec<i64>,
-    used: Vec<u32>,
     null: Option<u32>,
 }
 
@@ -35,7 +34,7 @@ const VACANT_INT: IntSlot = IntSlot { key: 0, group: VACANT };
 impl IntTable {
     /// An empty table.
     pub(crate) fn new() -> Self {
-        IntTable { slots: vec![VACANT_INT; 1 << FIRST_BITS], shift: 64 - FIRST_BITS, keys: Vec::new(), used: Vec::new(), null: None }
+        IntTable { slots: vec![VACANT_INT; 1 << FIRST_BITS], shift: 64 - FIRST_BITS, keys: Vec::new(), null: None }
     }
 
     /// The keys by number; the null key's value means nothing.
@@ -81,13 +80,12 @@ impl IntTable {
         }
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn add(&mut self, at: usize, key: i64) -> u32 {
         let group = next_number(self.keys.len());
         self.slots[at] = IntSlot { key, group };
-        self.used.push(at as u32);
         self.keys.push(key);
-        if self.used.len() * 2 > self.slots.len() {
+        if self.keys.len() * 2 > self.slots.len() {
             self.grow();
         }
         group
@@ -106,37 +104,35 @@ impl IntTable {
     }
 
     #[cold]
+    #[inline(never)]
     fn grow(&mut self) {
         self.shift -= 1;
         let size = self.slots.len() * 2;
-        let old = std::mem::replace(&mut self.slots, vec![VACANT_INT; size]);
-        for used in &mut self.used {
-            let slot = old[*used as usize];
-            let mut at = home(slot.key, self.shift);
+        self.slots.clear();
+        self.slots.resize(size, VACANT_INT);
+        for (group, key) in self.keys.iter().enumerate().filter(|(group, _)| self.null != Some(*group as u32)) {
+            let mut at = home(*key, self.shift);
             while self.slots[at & (size - 1)].group != VACANT {
                 at += 1;
             }
-            self.slots[at & (size - 1)] = slot;
-            *used = (at & (size - 1)) as u32;
+            self.slots[at & (size - 1)] = IntSlot { key: *key, group: group as u32 };
         }
     }
 
     /// Forgets the keys.
     pub(crate) fn clear(&mut self) {
-        if self.slots.len() > (self.used.len() * WASTE).max(1 << FIRST_BITS) {
+        if self.slots.len() > (self.keys.len() * WASTE).max(1 << FIRST_BITS) {
             *self = IntTable::new();
             return;
         }
-        for used in self.used.drain(..) {
-            self.slots[used as usize] = VACANT_INT;
-        }
+        self.slots.fill(VACANT_INT);
         self.keys.clear();
         self.null = None;
     }
 
     /// Memory held.
     pub(crate) fn bytes(&self) -> usize {
-        self.slots.len() * size_of::<IntSlot>() + self.keys.capacity() * 8 + self.used.capacity() * 4
+        self.slots.len() * size_of::<IntSlot>() + self.keys.capacity() * 8
     }
 }
 
@@ -161,7 +157,6 @@ pub(crate) struct BytesTable {
     slots: Vec<BytesSlot>,
     shift: u32,
     views: Vec<u128>,
-    used: Vec<u32>,
     blocks: Vec<Vec<u8>>,
     null: Option<u32>,
 }
@@ -179,14 +174,7 @@ const BLOCK: usize = 64 << 10;
 impl BytesTable {
     /// An empty table.
     pub(crate) fn new() -> Self {
-        BytesTable {
-            slots: vec![VACANT_BYTES; 1 << FIRST_BITS],
-            shift: 64 - FIRST_BITS,
-            views: Vec::new(),
-            used: Vec::new(),
-            blocks: Vec::new(),
-            null: None,
-        }
+        BytesTable { slots: vec![VACANT_BYTES; 1 << FIRST_BITS], shift: 64 - FIRST_BITS, views: Vec::new(), blocks: Vec::new(), null: None }
     }
 
     /// How many keys there are, the null one included.
@@ -274,9 +262,7 @@ impl BytesTable {
     }
 
     fn long(&mut self, key: &[u8]) -> u32 {
-        let mut hasher = FixedState::with_seed(0).build_hasher();
-        hasher.write(key);
-        let hash = hasher.finish();
+        let hash = hash_bytes(key);
         let head = make_view(key, 0, 0) as u64;
         let mask = self.slots.len() - 1;
         let mut at = (hash >> self.shift) as usize;
@@ -309,13 +295,12 @@ impl BytesTable {
         make_view(key, index as u32, offset as u32)
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn add(&mut self, at: usize, hash: u64, view: u128) -> u32 {
         let group = next_number(self.views.len());
         self.slots[at] = BytesSlot { tag: hash as u32, group };
-        self.used.push(at as u32);
         self.views.push(view);
-        if self.used.len() * 2 > self.slots.len() {
+        if self.views.len() * 2 > self.slots.len() {
             self.grow();
         }
         group
@@ -334,38 +319,30 @@ impl BytesTable {
     }
 
     #[cold]
+    #[inline(never)]
     fn grow(&mut self) {
         self.shift -= 1;
         let size = self.slots.len() * 2;
-        let old = std::mem::replace(&mut self.slots, vec![VACANT_BYTES; size]);
-        for used in &mut self.used {
-            let slot = old[*used as usize];
-            let view = self.views[slot.group as usize];
-            let hash = if (view as u32 as usize) <= INLINE {
-                hash_view(view)
-            } else {
-                let mut hasher = FixedState::with_seed(0).build_hasher();
-                hasher.write(long_bytes(&self.blocks, view));
-                hasher.finish()
-            };
+        self.slots.clear();
+        self.slots.resize(size, VACANT_BYTES);
+        for (group, view) in self.views.iter().enumerate().filter(|(group, _)| self.null != Some(*group as u32)) {
+            let short = (*view as u32 as usize) <= INLINE;
+            let hash = if short { hash_view(*view) } else { hash_bytes(long_bytes(&self.blocks, *view)) };
             let mut at = (hash >> self.shift) as usize;
             while self.slots[at & (size - 1)].group != VACANT {
                 at += 1;
             }
-            self.slots[at & (size - 1)] = slot;
-            *used = (at & (size - 1)) as u32;
+            self.slots[at & (size - 1)] = BytesSlot { tag: hash as u32, group: group as u32 };
         }
     }
 
     /// Forgets the keys.
     pub(crate) fn clear(&mut self) {
-        if self.slots.len() > (self.used.len() * WASTE).max(1 << FIRST_BITS) {
+        if self.slots.len() > (self.views.len() * WASTE).max(1 << FIRST_BITS) {
             *self = BytesTable::new();
             return;
         }
-        for used in self.used.drain(..) {
-            self.slots[used as usize] = VACANT_BYTES;
-        }
+        self.slots.fill(VACANT_BYTES);
         self.views.clear();
         self.blocks.clear();
         self.null = None;
@@ -379,13 +356,19 @@ impl BytesTable {
     /// Memory held.
     pub(crate) fn bytes(&self) -> usize {
         let blocks: usize = self.blocks.iter().map(Vec::capacity).sum();
-        self.slots.len() * size_of::<BytesSlot>() + self.views.capacity() * 16 + self.used.capacity() * 4 + blocks
+        self.slots.len() * size_of::<BytesSlot>() + self.views.capacity() * 16 + blocks
     }
 }
 
 fn long_bytes(blocks: &[Vec<u8>], view: u128) -> &[u8] {
     let (length, index, offset) = (view as u32 as usize, (view >> 64) as u32 as usize, (view >> 96) as usize);
     &blocks[index][offset..offset + length]
+}
+
+fn hash_bytes(key: &[u8]) -> u64 {
+    let mut hasher = FixedState::with_seed(0).build_hasher();
+    hasher.write(key);
+    hasher.finish()
 }
 
 /// One widening multiplication folded to 64 bits.

@@ -11,6 +11,7 @@ fn both(function: Function, column: &ArrayRef, groups: &[u32]) -> ArrayRef {
     whole.update(groups, total, Some(&prepared));
 
     let mut merged = function.accumulator(Some(column.data_type())).unwrap();
+    let mut met = 0;
     for half in [0..groups.len() / 2, groups.len() / 2..groups.len()] {
         // A part numbers its groups by itself.
         let mut known: Vec<u32> = Vec::new();
@@ -26,7 +27,8 @@ fn both(function: Function, column: &ArrayRef, groups: &[u32]) -> ArrayRef {
             .collect();
         let mut part = function.accumulator(Some(column.data_type())).unwrap();
         part.update(&numbers, known.len(), Some(&prepared.slice(half.start, half.len())));
-        merged.merge(&known, total, &part.state()).unwrap();
+        met = known.iter().fold(met, |met, group| met.max(*group as usize + 1));
+        merged.merge(&known, met, &part.state()).unwrap();
     }
     let result = whole.finish().unwrap();
     assert!(result.misfits.is_empty());

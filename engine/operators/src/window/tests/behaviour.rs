@@ -263,3 +263,21 @@ fn times_of_every_unit_fall_into_the_same_windows() {
         assert_eq!(made.batches[0].schema().field(0).data_type(), &DataType::Timestamp(TimeUnit::Millisecond, zone));
     }
 }
+
+#[test]
+fn an_aggregate_with_a_filter_takes_only_its_rows_and_the_others_take_all() {
+    let step = json!({ "op": "windowedAggregate", "timeColumn": "t", "windowMs": 1000, "groupBy": ["k"], "aggs": [
+        { "op": "count", "alias": "all" },
+        { "op": "count", "alias": "great", "filter": "v > 10" },
+        { "op": "sum", "column": "v", "alias": "sum", "filter": "v > 10" },
+        { "op": "max", "column": "v", "alias": "max", "filter": "div(100, v) < 50" },
+    ] });
+    let mut job = Job::new(&step, 1, 100);
+    // The filter fails on a zero: that row is bad for all aggregates. A null is not true.
+    job.rows(&[row(1, 1, 5), row(2, 1, 20), row(3, 1, 0), row(4, 2, 1), Row { t: Some(5), k: Some(2), ..Row::default() }]);
+    job.watermark(EventTime::MAX);
+    assert_eq!(job.made.rows(), ["0 1000 1 2 1 20 20", "0 1000 2 2 0 - -"]);
+    assert_eq!(job.made.bad.len(), 1);
+    assert_eq!(job.made.bad[0].reason, BadReason::Expression);
+    assert_eq!(String::from_utf8_lossy(&job.made.bad[0].raw), r#"{"t":"1970-01-01T00:00:00.003","k":1,"s":null,"v":0,"f":null}"#);
+}

@@ -72,7 +72,7 @@ fn check(
 const BY: [&[&str]; 6] = [&[], &["k"], &["s"], &["k", "s"], &["f"], &["s", "f"]];
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(160))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
     fn windows_equal_the_recomputed_ones(
