@@ -11,6 +11,7 @@ use super::{Created, EpochStore, check_key, check_prefix};
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -86,13 +87,13 @@ impl DirectoryStore {
             let path = self.root.join(TEMPORARY).join(format!("{}-{number}", std::process::id()));
             let mut file = match File::create_new(&path) {
                 Ok(file) => file,
-                // Another store object of this process, or a leftover under the same process id.
+                // Another store of this process, a process of the same number on another machine, or a leftover of one.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(error),
             };
             match file.try_lock() {
-                // A sweep may have come between creating and locking, and have removed the file.
-                Ok(()) if !path.exists() => continue,
+                // A sweep may have come between creating and locking, and have removed the file; perhaps another has its name now.
+                Ok(()) if !is_still_at(&file, &path)? => continue,
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => continue,
                 // No locks here: then nothing can be swept either.
@@ -112,7 +113,7 @@ impl DirectoryStore {
     fn place(&self, key: &str, bytes: &[u8], name: fn(&Path, &Path) -> io::Result<()>) -> io::Result<Placed> {
         let target = self.root.join(key);
         let parent = target.parent().unwrap_or(&self.root);
-        let (temporary, _held) = self.write_temporary(bytes)?;
+        let (temporary, held) = self.write_temporary(bytes)?;
         // Directories are made just before they are needed and synced after: once the object is in them nobody removes them. In between
         // a deletion elsewhere may, while they are empty; then they are made again.
         let mut tries = 0;
@@ -134,10 +135,11 @@ impl DirectoryStore {
             }
         };
         let placed = placed.and_then(|placed| self.make_durable(parent).map(|()| placed));
-        match fs::remove_file(&temporary) {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => tracing::debug!(%error, "a temporary file was left behind"),
+        // Held, so it is still ours; after a rename nothing is there, and the name may already be another's.
+        if is_still_at(&held, &temporary).unwrap_or(false)
+            && let Err(error) = fs::remove_file(&temporary)
+        {
+            tracing::debug!(%error, "a temporary file was left behind");
         }
         placed
     }
@@ -206,6 +208,16 @@ fn failed(what: &str, key: &str, error: io::Error) -> Error {
     Error::external(format!("cannot {what} `{key}`: {error}")).caused_by(error)
 }
 
+/// Whether a path still names this open file.
+fn is_still_at(file: &File, path: &Path) -> io::Result<bool> {
+    let held = file.metadata()?;
+    match fs::metadata(path) {
+        Ok(found) => Ok((held.dev(), held.ino()) == (found.dev(), found.ino())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
@@ -244,7 +256,8 @@ fn sweep(temporaries: &Path) -> io::Result<()> {
         let Ok(file) = File::open(&path) else {
             continue;
         };
-        if file.try_lock().is_ok() {
+        // Locked and still at its path: its owner is gone, or will find that it lost the file before writing to it.
+        if file.try_lock().is_ok() && is_still_at(&file, &path)? {
             let _ = fs::remove_file(&path);
         }
     }
