@@ -53,7 +53,6 @@ pub(crate) struct SourceHandle {
 
 /// One task of a source.
 pub(crate) struct SourceTaskHandle {
-    pub(crate) number: usize,
     pub(crate) commands: Sender<Command>,
     pub(crate) signal: Signal,
 }

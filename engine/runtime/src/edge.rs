@@ -2,7 +2,8 @@
 //!
 //! Events travel through an unbounded channel; what bounds it is credit: the rows and bytes of batches under way. A batch that
 //! does not fit the rest of the capacity waits with the producer, and one larger than the capacity passes only through an empty
-//! edge. Watermarks, barriers and the end carry no credit, so control never waits for room. Receiving gives the credit back and
+//! edge. Watermarks, barriers and the end carry no credit, so control never waits for room; but a producer whose consumer leaves
+//! very many events unread keeps its newest watermark back, since they would pile up behind a held input. Receiving gives the credit back and
 //! wakes the producer; sending wakes the consumer. A held input is simply not read.
 //!
 //! Each half belongs to one thread. Neither ever blocks.
@@ -10,7 +11,7 @@
 use crate::signal::Signal;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tidegate_api::Event;
 
 /// How much may be under way.
@@ -36,7 +37,12 @@ struct Credit {
     capacity: Capacity,
     rows: AtomicUsize,
     bytes: AtomicUsize,
+    /// The producer keeps a watermark back and wants to know when there is less to read.
+    crowded: AtomicBool,
 }
+
+/// With so many events unread a producer keeps watermarks back.
+const CROWD: usize = 256;
 
 /// A message and the credit it holds.
 #[derive(Debug)]
@@ -65,7 +71,7 @@ pub struct EdgeReceiver {
 /// Makes an edge between the tasks behind the two signals.
 pub(crate) fn edge(capacity: Capacity, producer: Signal, consumer: Signal) -> (EdgeSender, EdgeReceiver) {
     let (sender, receiver) = unbounded();
-    let credit = Arc::new(Credit { capacity, rows: AtomicUsize::new(0), bytes: AtomicUsize::new(0) });
+    let credit = Arc::new(Credit { capacity, rows: AtomicUsize::new(0), bytes: AtomicUsize::new(0), crowded: AtomicBool::new(false) });
     (EdgeSender { channel: sender, credit: Arc::clone(&credit), consumer }, EdgeReceiver { channel: receiver, credit, producer })
 }
 
@@ -81,6 +87,16 @@ impl EdgeSender {
         let used_bytes = self.credit.bytes.load(Ordering::Acquire);
         let Capacity { rows: most_rows, bytes: most_bytes } = self.credit.capacity;
         (used_rows == 0 && used_bytes == 0) || (used_rows + rows <= most_rows && used_bytes.saturating_add(bytes) <= most_bytes)
+    }
+
+    /// Whether so much is unread that a watermark had better wait for a newer one. The consumer wakes the producer when that is over.
+    pub fn is_crowded(&self) -> bool {
+        if self.channel.len() < CROWD {
+            return false;
+        }
+        // Said before the second look: if the consumer has read everything in between, either it sees the flag or we see the room.
+        self.credit.crowded.store(true, Ordering::SeqCst);
+        self.channel.len() >= CROWD
     }
 
     /// Sends an event that holds this much credit (none for control events). The caller has asked [`EdgeSender::has_room`];
@@ -102,6 +118,10 @@ impl EdgeReceiver {
                 if parcel.rows > 0 || parcel.bytes > 0 {
                     self.credit.rows.fetch_sub(parcel.rows, Ordering::AcqRel);
                     self.credit.bytes.fetch_sub(parcel.bytes, Ordering::AcqRel);
+                    self.producer.raise();
+                }
+                if self.credit.crowded.load(Ordering::SeqCst) && self.channel.len() < CROWD / 2 {
+                    self.credit.crowded.store(false, Ordering::SeqCst);
                     self.producer.raise();
                 }
                 Some(parcel.event)

@@ -334,8 +334,9 @@ impl Job {
         control.signal().bind(std::thread::current());
         let mut restarts = Restarts::new(self.config.restarts);
         let mut started = false;
+        let mut job = self.clone();
         loop {
-            let failure = match self.attempt(control, &mut started) {
+            let failure = match job.attempt(control, &mut started) {
                 Ok(end) => {
                     return Ok(Outcome { end, metrics: control.metrics(), restarts: control.restarts() });
                 }
@@ -345,6 +346,12 @@ impl Job {
                 return Err(failure.error);
             }
             let wait = restarts.after(failure.error, self.config.clock.monotonic())?;
+            if started {
+                // What the user asked of this start has been done; a restart goes on from the newest manifest of the run it began.
+                let mut config = JobConfig::clone(&self.config);
+                (config.fresh, config.from) = (false, None);
+                job.config = Arc::new(config);
+            }
             let restart = control.restarted();
             tracing::info!(restart, ?wait, "restarting from the newest manifest");
             if self.rest(control, wait) {

@@ -7,8 +7,8 @@ use arrow::datatypes::SchemaRef;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use support::doubles::{Growing, Mood, Moody};
-use support::pipeline::{Tasks, operator, sink, sink_of, source, world};
+use support::doubles::{Finding, Growing, Mood, Moody};
+use support::pipeline::{Tasks, operator, sink, sink_of, source, source as source_node, world};
 use support::steps::{Verdict, judge};
 use support::tumbling::Tumbling;
 use support::{batch, schema, sorted};
@@ -386,4 +386,138 @@ fn a_diamond_with_a_held_input_and_narrow_edges_does_not_deadlock() {
     let total: i64 = sorted(&out.visible()).iter().map(|row| row[2]).sum();
     let input: i64 = world.scripts.iter().flat_map(|(_, rows)| rows.iter().map(|row| row[2])).sum();
     assert_eq!(total, 2 * input);
+}
+
+#[test]
+fn a_fresh_start_is_fresh_once_and_its_restarts_go_on() {
+    let source = Growing::new(30);
+    let (raw, sums, store) = (Collector::new(), Collector::new(), MemoryStore::new());
+    let control = JobControl::new();
+    let mut fresh = config();
+    fresh.fresh = true;
+    let job = Job::prepare(growing(&source, raw.sink(), &sums, 1), fresh, Arc::new(store)).unwrap();
+    let outcome = std::thread::scope(|scope| {
+        let running = scope.spawn(|| job.run(&control));
+        wait_for(|| sorted(&raw.visible()).len() == 30 || running.is_finished());
+        source.failures.store(1, Ordering::SeqCst);
+        source.limit.store(60, Ordering::SeqCst);
+        wait_for(|| sorted(&raw.visible()).len() >= 60 || running.is_finished());
+        control.request_stop();
+        running.join().unwrap().unwrap()
+    });
+    assert_eq!(outcome.restarts, 1);
+    assert_eq!(sorted(&raw.visible()), (0..60).map(|row| vec![row * 7, row % 9, row]).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_start_that_was_taken_over_is_fenced_and_the_rows_come_once() {
+    let source = Growing::new(30);
+    let (raw, sums, store) = (Collector::new(), Collector::new(), MemoryStore::new());
+    let job = |holder: &str, takeover: bool| {
+        let mut config = config();
+        config.holder = holder.into();
+        config.takeover = takeover;
+        Job::prepare(growing(&source, raw.sink(), &sums, 2), config, Arc::new(store.clone())).unwrap()
+    };
+    let (first, second) = (JobControl::new(), JobControl::new());
+    std::thread::scope(|scope| {
+        let old = scope.spawn(|| job("old", false).run(&first));
+        wait_for(|| sorted(&raw.visible()).len() == 30 || old.is_finished());
+        let new = scope.spawn(|| job("new", true).run(&second));
+        source.limit.store(60, Ordering::SeqCst);
+        assert_eq!(old.join().unwrap().unwrap_err().kind(), ErrorKind::Fenced);
+        source.limit.store(90, Ordering::SeqCst);
+        wait_for(|| sorted(&raw.visible()).len() >= 90 || new.is_finished());
+        second.request_stop();
+        assert!(matches!(new.join().unwrap().unwrap().end, Ending::Stopped { .. }));
+    });
+    assert_eq!(sorted(&raw.visible()).len(), 90);
+}
+
+#[test]
+fn splits_found_while_running_are_read_once_by_some_task() {
+    let source = Finding::new(7);
+    let out = Collector::new();
+    let graph = || JobGraph {
+        nodes: vec![
+            source_node("finding", Arc::new(source.clone())).with_parallelism(3).with_main(Pipe::to_edge(EdgeId(0))),
+            sink("out", &out, &source.schema),
+        ],
+        edges: vec![edge(0, "finding", "out", &source.schema, Routing::RoundRobin)],
+    };
+    let store = MemoryStore::new();
+    // Three splits while running, then a stop; two while nobody runs; the rest in a second start, with failures on the way.
+    for (upto, last) in [(4, false), (7, true)] {
+        let control = JobControl::new();
+        let job = Job::prepare(graph(), config(), Arc::new(store.clone())).unwrap();
+        let outcome = std::thread::scope(|scope| {
+            let running = scope.spawn(|| job.run(&control));
+            // The first discovery of a start may not fail; later ones may, for a while.
+            wait_for(|| !control.metrics().nodes.is_empty() || running.is_finished());
+            while source.splits.load(Ordering::SeqCst) < upto {
+                let now = source.splits.fetch_add(1, Ordering::SeqCst) + 1;
+                source.failures.store(3, Ordering::SeqCst);
+                wait_for(|| sorted(&out.visible()).len() as u64 == now * 10 || running.is_finished());
+            }
+            if !last {
+                control.request_stop();
+            }
+            running.join().unwrap().unwrap()
+        });
+        assert_eq!(matches!(outcome.end, Ending::Ended { .. }), last);
+        source.splits.fetch_max(5, Ordering::SeqCst);
+    }
+    let expected: Vec<Vec<i64>> = (0..7).flat_map(|split| (0..10).map(move |row| vec![split * 100 + row, 0, split * 100 + row])).collect();
+    assert_eq!(sorted(&out.visible()), expected);
+}
+
+#[test]
+fn a_task_that_does_not_end_is_named_and_nothing_is_started_beside_it() {
+    let source = Growing::new(10);
+    let blocked = Moody::new(Mood { blocks: true, ..Mood::default() });
+    let mut impatient = config();
+    impatient.grace = Duration::from_millis(20);
+    let job =
+        Job::prepare(growing(&source, Arc::new(blocked.clone()), &Collector::new(), 1), impatient, Arc::new(MemoryStore::new())).unwrap();
+    let control = JobControl::new();
+    let error = std::thread::scope(|scope| {
+        let running = scope.spawn(|| job.run(&control));
+        wait_for(|| control.metrics().nodes.iter().any(|node| node.id == "raw" && node.rows_in > 0) || running.is_finished());
+        source.failures.store(1, Ordering::SeqCst);
+        source.limit.store(20, Ordering::SeqCst);
+        running.join().unwrap().unwrap_err()
+    });
+    blocked.open_gate();
+    assert_eq!(error.kind(), ErrorKind::Internal);
+    assert!(error.to_string().contains("sink `raw` task 0 did not end"), "{error}");
+}
+
+#[test]
+fn a_graph_that_cannot_run_is_refused_with_the_node_or_edge_at_fault() {
+    let world = world(1, &mut draw());
+    let tasks = Tasks { sources: 1, stages: 1, sinks: 1 };
+    let refused = |spoil: &dyn Fn(&mut JobGraph), part: &str| {
+        let mut graph = world.graph(tasks);
+        spoil(&mut graph);
+        let error = graph.validate().unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    };
+    refused(&|graph| graph.nodes[1].id = "scripted".into(), "two nodes are called `scripted`");
+    refused(&|graph| graph.nodes[2].parallelism = 0, "`short` has no task");
+    refused(&|graph| graph.edges[1].id = EdgeId(0), "two edges are called 0");
+    refused(&|graph| graph.edges[4].to = "nowhere".into(), "unknown node `nowhere`");
+    refused(&|graph| graph.edges[5].to = "short".into(), "feeds itself");
+    refused(&|graph| graph.edges[4].schema = schema(&["other"]), "edge 4: the rows are");
+    refused(&|graph| graph.edges[4].routing = Routing::Hash(vec![9]), "hashes a column it does not have");
+    refused(&|graph| graph.edges[4].input = 1, "input");
+    refused(&|graph| graph.nodes[3].main.to.clear(), "edge 5 is fed by no pipe of `long`");
+    refused(&|graph| graph.nodes[3].main.to.push(PipeEnd::Edge(EdgeId(5))), "edge 5 is fed twice");
+    refused(&|graph| graph.nodes[0].main.steps[0].on_bad = OnBadData::DeadLetter, "no edge to go to");
+    refused(
+        &|graph| {
+            graph.nodes[3].parallelism = 2;
+            graph.edges[5].routing = Routing::Forward;
+        },
+        "forwards from 2 tasks",
+    );
 }

@@ -102,7 +102,7 @@ pub(super) fn build(
                     let (commands, receiver) = unbounded();
                     let made = maker.source(source, of_source(assigned, node)?, &commands, receiver);
                     if let Some(handle) = &mut handle {
-                        handle.add(SourceTaskHandle { number: seat.number, commands, signal: seat.signal.clone() }, made.split_ids());
+                        handle.add(SourceTaskHandle { commands, signal: seat.signal.clone() }, made.split_ids());
                     }
                     Box::new(made)
                 }
@@ -209,6 +209,7 @@ impl Maker<'_> {
             bad: self.bad,
             outputs: self.outputs,
             meters: self.meters,
+            schema: source.output_schema(),
             poll: PollRequest { max_rows: job.config.batch_rows, max_bytes: job.config.batch_bytes, wait: Duration::ZERO },
             now: manifest.now,
             #[cfg(feature = "testkit")]

@@ -13,6 +13,7 @@ use crate::metrics::NodeMeters;
 use crate::output::Outputs;
 use crate::watermark::SourceTime;
 use arrow::compute::{filter_record_batch, not};
+use arrow::datatypes::SchemaRef;
 use crossbeam_channel::Receiver;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ pub(crate) struct SourceParts {
     pub(crate) bad: BadRows,
     pub(crate) outputs: Outputs,
     pub(crate) meters: Arc<NodeMeters>,
+    /// Of the rows that enter the chain.
+    pub(crate) schema: SchemaRef,
     pub(crate) poll: PollRequest,
     /// The value of `now()` in the first epoch.
     pub(crate) now: EventTime,
@@ -310,7 +313,7 @@ impl SourceTask {
         let origin = Origin { source: Some(&self.parts.node.dataset), split: Some(&chunk.split), position: Some(&chunk.position) };
         self.parts.bad.report(chunk.bad, self.parts.node.on_bad, Finder::default(), origin, &counters.bad, &mut self.parts.outputs)?;
 
-        let rows = with_keys(&self.parts.node, chunk.rows, &chunk.ordinals, &chunk.split)?;
+        let rows = with_keys(&self.parts.node, &self.parts.schema, chunk.rows, &chunk.ordinals, &chunk.split)?;
         let surveyed = survey(self.parts.node.time.as_ref(), &rows, self.parts.seat.clock.wall())?;
         let mut way = Way { outputs: &mut self.parts.outputs, bad: &self.parts.bad, origin, now: self.parts.now };
         let rows = match surveyed.to_late {

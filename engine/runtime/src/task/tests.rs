@@ -166,6 +166,7 @@ fn source_bench(capacity: Capacity) -> SourceBench {
         bad: BadRows::new(None),
         outputs,
         meters: Arc::clone(&meters.nodes[0].2),
+        schema: rows(0, 1).schema(),
         poll: PollRequest { max_rows: 4, max_bytes: 1 << 20, wait: Duration::ZERO },
         now: EventTime(0),
         #[cfg(feature = "testkit")]

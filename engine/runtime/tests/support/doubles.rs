@@ -3,7 +3,7 @@
 use arrow::array::{BinaryArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use tidegate_api::sink::RowError;
 use tidegate_api::{
@@ -89,6 +89,8 @@ pub struct Mood {
     pub broken: bool,
     /// Panics on the first write.
     pub panics: bool,
+    /// Does not return from writes before the test opens the gate.
+    pub blocks: bool,
 }
 
 /// An at-least-once sink into memory with moods. Rows count as delivered at a flush.
@@ -99,11 +101,19 @@ pub struct Moody {
     pub opened: Arc<AtomicU64>,
     /// Flushes to be answered.
     pub owed: Arc<Mutex<Vec<(BarrierAcker, Epoch)>>>,
+    /// Open when true.
+    pub gate: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl Moody {
     pub fn new(mood: Mood) -> Self {
         Moody { mood, ..Moody::default() }
+    }
+
+    /// Lets blocked writes go on.
+    pub fn open_gate(&self) {
+        *self.gate.0.lock().unwrap() = true;
+        self.gate.1.notify_all();
     }
 
     /// Answers what is owed; says how much that was.
@@ -140,6 +150,10 @@ struct Writing {
 impl Sink for Writing {
     fn write(&mut self, rows: &RecordBatch, _: Option<&BinaryArray>) -> Result<Written> {
         assert!(!self.sink.mood.panics, "the moody sink panics");
+        if self.sink.mood.blocks {
+            let gate = &self.sink.gate;
+            drop(gate.1.wait_while(gate.0.lock().unwrap(), |open| !*open).unwrap());
+        }
         let mood = &mut self.sink.mood;
         if mood.failing_writes > 0 {
             mood.failing_writes -= 1;
@@ -170,5 +184,82 @@ impl Sink for Writing {
             return Ok(Flushed::Later);
         }
         Ok(Flushed::Done)
+    }
+}
+
+/// A source that finds splits one after the other; each holds the rows `100 n .. 100 n + 10`.
+#[derive(Clone)]
+pub struct Finding {
+    pub schema: SchemaRef,
+    /// How many splits exist by now.
+    pub splits: Arc<AtomicU64>,
+    /// When so many exist, no more will come.
+    pub last: u64,
+    /// Discoveries that fail before the next that succeeds.
+    pub failures: Arc<AtomicU64>,
+}
+
+impl Finding {
+    pub fn new(last: u64) -> Self {
+        Finding { schema: super::schema(&["time", "key", "value"]), splits: Arc::new(AtomicU64::new(1)), last, failures: Arc::default() }
+    }
+}
+
+impl InlineSource for Finding {
+    fn plan(&self, _: &SourceRequest) -> Result<SourcePlan> {
+        Ok(SourcePlan::new(Arc::clone(&self.schema)))
+    }
+
+    fn discover(&self, cursor: Option<&[u8]>) -> Result<Discovered> {
+        if self.failures.load(Ordering::SeqCst) > 0 {
+            self.failures.fetch_sub(1, Ordering::SeqCst);
+            return Err(Error::external("nobody answers"));
+        }
+        let known = cursor.map_or(0, |cursor| Position(cursor.to_vec()).as_number().unwrap());
+        let now = self.splits.load(Ordering::SeqCst);
+        let split = |n: u64| Split { id: SplitId::new(n.to_string()), details: Vec::new(), position: Some(Position::number(0)) };
+        Ok(Discovered {
+            added: (known..now).map(split).collect(),
+            gone: Vec::new(),
+            cursor: Some(Position::number(now).0),
+            complete: now == self.last,
+        })
+    }
+
+    fn discover_every(&self) -> Option<Duration> {
+        Some(Duration::from_millis(1))
+    }
+
+    fn open(&self, ctx: SourceCtx) -> Result<Box<dyn SourceReader>> {
+        Ok(Box::new(Reading { schema: Arc::clone(&self.schema), open: ctx.start }))
+    }
+}
+
+struct Reading {
+    schema: SchemaRef,
+    open: Vec<Split>,
+}
+
+impl SourceReader for Reading {
+    fn assign(&mut self, splits: Vec<Split>) -> Result<()> {
+        self.open.extend(splits);
+        Ok(())
+    }
+
+    fn poll(&mut self, request: PollRequest) -> Result<Polled> {
+        let mut polled = Polled::default();
+        let Some(split) = self.open.first_mut() else { return Ok(polled) };
+        let at = split.position.as_ref().and_then(Position::as_number).unwrap() as i64;
+        let to = (at + request.max_rows as i64).min(10);
+        if at == to {
+            polled.states.push((split.id.clone(), SplitState::Finished));
+            self.open.remove(0);
+            return Ok(polled);
+        }
+        let first: i64 = split.id.as_str().parse::<i64>().unwrap() * 100;
+        let rows: Vec<Vec<i64>> = (at..to).map(|row| vec![first + row, 0, first + row]).collect();
+        split.position = Some(Position::number(to as u64));
+        polled.chunks.push(Chunk::new(split.id.clone(), super::batch(&self.schema, &rows), Position::number(to as u64)));
+        Ok(polled)
     }
 }

@@ -3,12 +3,18 @@
 use crate::graph::SourceNode;
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow::compute::max;
-use arrow::datatypes::Int64Type;
+use arrow::datatypes::{Int64Type, SchemaRef};
 use tidegate_api::time::raw_times;
 use tidegate_api::{Error, EventTime, FutureRows, Ordinals, Result, SplitId, TimeSpec, key};
 
 /// Checks the width of the rows and appends the hidden key, made of split and ordinal, if the node emits keys.
-pub(super) fn with_keys(node: &SourceNode, rows: RecordBatch, ordinals: &Ordinals, split: &SplitId) -> Result<RecordBatch> {
+pub(super) fn with_keys(
+    node: &SourceNode,
+    schema: &SchemaRef,
+    rows: RecordBatch,
+    ordinals: &Ordinals,
+    split: &SplitId,
+) -> Result<RecordBatch> {
     if rows.num_columns() != node.plan.schema.fields().len() {
         return Err(Error::internal(format!(
             "source `{}` handed over {} columns and had planned {}",
@@ -37,7 +43,7 @@ pub(super) fn with_keys(node: &SourceNode, rows: RecordBatch, ordinals: &Ordinal
     };
     let mut columns = rows.columns().to_vec();
     columns.push(keys as ArrayRef);
-    Ok(RecordBatch::try_new(node.output_schema(), columns)?)
+    Ok(RecordBatch::try_new(SchemaRef::clone(schema), columns)?)
 }
 
 /// What the times of a batch say.
@@ -111,13 +117,13 @@ mod tests {
         let mut node = SourceNode::new("in", source, request, plan);
         node.emit_keys = true;
         let split = SplitId::new("s");
-        let from = with_keys(&node, batch.clone(), &Ordinals::From(7), &split).unwrap();
-        let each = with_keys(&node, batch.clone(), &Ordinals::Each(UInt64Array::from(vec![7, 8])), &split).unwrap();
+        let from = with_keys(&node, &node.output_schema(), batch.clone(), &Ordinals::From(7), &split).unwrap();
+        let each = with_keys(&node, &node.output_schema(), batch.clone(), &Ordinals::Each(UInt64Array::from(vec![7, 8])), &split).unwrap();
         assert_eq!(from, each);
         let keys = from.column(1).as_any().downcast_ref::<BinaryArray>().unwrap();
         let mut expected = Vec::new();
         key::push_origin(&mut expected, &split, 8);
         assert_eq!(keys.value(1), expected);
-        assert!(with_keys(&node, batch, &Ordinals::None, &split).is_err());
+        assert!(with_keys(&node, &node.output_schema(), batch, &Ordinals::None, &split).is_err());
     }
 }
