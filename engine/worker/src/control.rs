@@ -142,7 +142,7 @@ pub struct HostSettings {
     /// Tells whether the holder of an older claim is gone, so that its claim need not be waited for.
     pub(crate) is_gone: Option<tidegate_epochs::open::IsGone>,
     /// For chaos tests: called at every kill point.
-    pub(crate) kill_hook: Option<tidegate_runtime::job::KillHook>,
+    pub(crate) kill_hook: Option<tidegate_runtime::KillHook>,
     /// Plugins already read, so that their compiled code is shared.
     pub(crate) loaded_plugins: Option<crate::compute::Plugins>,
 }
@@ -200,7 +200,7 @@ impl HostSettings {
 
     /// For chaos tests: calls `hook` at every kill point.
     #[must_use]
-    pub fn with_kill_hook(mut self, hook: tidegate_runtime::job::KillHook) -> Self {
+    pub fn with_kill_hook(mut self, hook: tidegate_runtime::KillHook) -> Self {
         self.kill_hook = Some(hook);
         self
     }

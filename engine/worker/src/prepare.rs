@@ -88,10 +88,14 @@ async fn resolve(
             Ok(binding) => binding,
             Err(error) => {
                 problems.extend(problems_of(&error).into_iter().map(|problem| if problem.path.is_empty() { problem.under(["datasets", &name]) } else { problem }));
+                datasets.insert(name, Dataset::unresolved());
                 continue;
             }
         };
-        let Some(options) = keep(options::read(&binding.options), problems, &["datasets", &name]) else { continue };
+        let Some(options) = keep(options::read(&binding.options), problems, &["datasets", &name]) else {
+            datasets.insert(name, Dataset::unresolved());
+            continue;
+        };
         waiting.extend(options.dead_letter.clone());
         let dataset = Dataset {
             sink_config: binding.sink.config(),

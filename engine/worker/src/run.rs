@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidegate_api::{Clock, Epoch, Error, EventTime, Result, RunId, SystemClock};
 use tidegate_runtime::edge::Capacity;
-use tidegate_runtime::job::{Ending as JobEnding, Job, JobConfig, JobControl, Outcome};
+use tidegate_runtime::{Ending as JobEnding, Job, JobConfig, JobControl, Outcome};
 use tidegate_runtime::metrics::{MetricsSnapshot, NodeRole, NodeSnapshot};
-use tidegate_runtime::restart::RestartPolicy;
+use tidegate_runtime::RestartPolicy;
 
 /// Validates and runs one stream build to its terminal state against any host.
 ///
@@ -215,6 +215,8 @@ fn outputs_of(prepared: &Prepared) -> Value {
             "guarantee": output.guarantee,
             "mode": output.mode,
             "loweredBy": output.lowered_by,
+            "keys": output.keys,
+            "clocks": output.clocks,
         })
     });
     outputs.collect()

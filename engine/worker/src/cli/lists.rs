@@ -2,24 +2,43 @@
 
 use super::USAGE;
 use tidegate_api::nearest;
+use tidegate_connectors::OptionDef;
 
 pub(super) fn steps(name: Option<&str>) -> u8 {
-    let all = tidegate_operators::STEPS.iter().map(|step| (step.op, step.summary.to_string(), step.reference()));
+    let all = tidegate_operators::STEPS.iter().map(|step| {
+        let keys: Vec<String> = step.keys.iter().map(|key| format!("  {}: {}\n      {}\n", key.name, key.takes, key.text)).collect();
+        let reference = format!("{}: {}\n\nkeys:\n{}\noutput: {}\n\n{}\n", step.op, step.summary, keys.concat(), step.output, step.example);
+        (step.op, step.summary, reference)
+    });
     show("step", name, all.collect())
 }
 
 pub(super) fn connectors(name: Option<&str>) -> u8 {
-    let all = tidegate_connectors::CONNECTORS.iter().map(|info| (info.name, info.summary.to_string(), info.reference()));
+    let all = tidegate_connectors::CONNECTORS.iter().map(|connector| {
+        let half = |name: &str, options: &[OptionDef]| {
+            let lines = options.iter().map(|option| {
+                let default = if option.default.is_empty() { "must be there".to_string() } else { format!("default {}", option.default) };
+                format!("  {}: {} ({default})\n      {}\n", option.name, option.kind, option.doc)
+            });
+            format!("\n{name}:\n{}", lines.collect::<String>())
+        };
+        let source = connector.source.as_ref().map(|source| half("source", source.options)).unwrap_or_default();
+        let sink = connector.sink.as_ref().map(|sink| half("sink", sink.options)).unwrap_or_default();
+        (connector.name, connector.doc, format!("{}: {}\n{source}{sink}", connector.name, connector.doc))
+    });
     show("connector", name, all.collect())
 }
 
 pub(super) fn functions(name: Option<&str>) -> u8 {
-    let all = tidegate_dialect::functions().iter().map(|info| (info.name, info.summary.to_string(), info.reference()));
+    let all = tidegate_dialect::functions().iter().map(|function| {
+        let examples: Vec<String> = function.examples.iter().map(|(text, value)| format!("  {text} => {value}\n")).collect();
+        (function.name, function.doc, format!("{}\n\n{}\n\n{}", function.signature, function.doc, examples.concat()))
+    });
     show("function", name, all.collect())
 }
 
 /// Prints one line each, or the whole reference of one.
-fn show(kind: &str, name: Option<&str>, all: Vec<(&'static str, String, String)>) -> u8 {
+fn show(kind: &str, name: Option<&str>, all: Vec<(&'static str, &'static str, String)>) -> u8 {
     let Some(name) = name else {
         let width = all.iter().map(|(name, _, _)| name.len()).max().unwrap_or(0);
         for (name, summary, _) in &all {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidegate::control::StartOptions;
 use tidegate::file::FileHost;
 use tidegate::{host::HostConfig, run_stream};
-use tidegate_runtime::job::{KillHook, KillPoint};
+use tidegate_runtime::{KillHook, KillPoint};
 
 pub(super) fn run(path: &Path, fresh: bool, takeover: bool, pause_at: Option<&str>) -> u8 {
     let file = match read(path) {
