@@ -161,7 +161,11 @@ fn arithmetic(node: &Node, op: Arithmetic, left: &Node, right: &Node, a: Value, 
         (Value::Int(a), Value::Int(b)) => match op {
             Arithmetic::Add => in_range(a + b, &node.ty)?,
             Arithmetic::Subtract => in_range(a - b, &node.ty)?,
-            Arithmetic::Multiply => in_range(a * b, &node.ty)?,
+            // Two uint64 can leave even 128 bits.
+            Arithmetic::Multiply => match a.checked_mul(b) {
+                Some(product) => in_range(product, &node.ty)?,
+                None => return Err(format!("integer overflow: the product does not fit in {}", types::name(&node.ty))),
+            },
             Arithmetic::Divide | Arithmetic::Modulo if b == 0 => return Err("division by zero".to_string()),
             Arithmetic::Divide => Value::Float(a as f64 / b as f64),
             Arithmetic::Modulo => in_range(a % b, &node.ty)?,

@@ -130,7 +130,7 @@ fn wide(op: Arithmetic, ty: DataType) -> KernelFn {
             let value = match op {
                 Arithmetic::Add => a + b,
                 Arithmetic::Subtract => a - b,
-                Arithmetic::Multiply => a * b,
+                Arithmetic::Multiply => a.checked_mul(b)?,
                 Arithmetic::Divide | Arithmetic::Modulo if b == 0 => return None,
                 Arithmetic::Divide => a / b,
                 Arithmetic::Modulo => a % b,

@@ -75,6 +75,7 @@ fn sixty_four_bits_are_compared_exactly() {
     assert_eq!(rows("u > 9223372036854775807", &rows_of), ["true", "false", "false"]);
     assert_eq!(rows("u % 10", &rows_of), ["5", "3", "0"]);
     assert_eq!(rows("u + 1", &rows_of), ["bad", "9007199254740994", "1"]);
+    assert_eq!(rows("u * u", &rows_of), ["bad", "bad", "0"]);
     assert_eq!(rows("u + i", &rows_of), ["bad", "18014398509481985", "-1"]);
     assert_eq!(rows("i + 0", &rows_of), ["9007199254740993", "9007199254740992", "-1"]);
 }
