@@ -1,4 +1,5 @@
 //! One batch of 8,192 rows through an edge, both ends on one thread.
+#![allow(clippy::unwrap_used, missing_docs, reason = "a bench may fail loudly, and its macros document nothing")]
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

@@ -1,4 +1,5 @@
 //! Splitting a batch of 8,192 rows by key among 2 and 4 tasks.
+#![allow(clippy::unwrap_used, missing_docs, reason = "a bench may fail loudly, and its macros document nothing")]
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};

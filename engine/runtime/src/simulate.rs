@@ -221,7 +221,7 @@ impl World<'_> {
         self.report.steps += 1;
         let clock: Arc<dyn Clock> = self.clock.clone();
         let (graph, mut config) = (self.make)(SimStart { number, random: &mut self.random, clock: Arc::clone(&clock) });
-        let plan = FaultPlan::new(self.random.next());
+        let plan = FaultPlan::new(self.random.draw());
         let may_die = self.report.deaths < self.config.deaths;
         if self.config.faults {
             plan.set_rates(0.02, 0.02);
@@ -235,11 +235,11 @@ impl World<'_> {
         config.takeover = true;
         config.holder = format!("process {number}");
         if may_die {
-            config.kill = Some(hook(&plan, &killed_at, self.random.next()));
+            config.kill = Some(hook(&plan, &killed_at, self.random.draw()));
         }
         let mut store: Arc<dyn EpochStore> = Arc::new(FaultyStore::new(Arc::new(self.store.clone()), plan.clone()));
         if self.config.faults {
-            store = Arc::new(SlowStore::new(store, Arc::clone(&self.clock), self.random.next()));
+            store = Arc::new(SlowStore::new(store, Arc::clone(&self.clock), self.random.draw()));
         }
         let job = Job::prepare(graph, config, store)?;
         let control = JobControl::new();

@@ -1,5 +1,7 @@
 //! Whole jobs on threads.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "everything here is a test")]
+
 mod support;
 
 use arrow::array::{Array, AsArray, RecordBatch};

@@ -48,17 +48,14 @@ pub(super) fn build(
     let mut seats: Vec<Vec<Seat>> = Vec::new();
     let mut number = 0;
     for node in &job.graph.nodes {
-        let of_node = (0..node.parallelism).map(|task| {
-            let seat = Seat {
-                number: number + task,
-                name: format!("{} `{}` task {task}", kind(node), node.id),
-                node: node.id.clone(),
-                task,
-                signal: Signal::new(),
-                reports: reporter.clone(),
-                clock: Arc::clone(&job.config.clock),
-            };
-            seat
+        let of_node = (0..node.parallelism).map(|task| Seat {
+            number: number + task,
+            name: format!("{} `{}` task {task}", kind(node), node.id),
+            node: node.id.clone(),
+            task,
+            signal: Signal::new(),
+            reports: reporter.clone(),
+            clock: Arc::clone(&job.config.clock),
         });
         seats.push(of_node.collect());
         number += node.parallelism;

@@ -83,14 +83,14 @@ impl Operator for Windows {
         let column = |index: usize| rows.column(index).as_primitive::<Int64Type>().values().to_vec();
         let (times, keys, values) = (column(0), column(1), column(2));
         let mut late = Vec::new();
-        for row in 0..rows.num_rows() {
-            let start = times[row].div_euclid(self.window) * self.window;
-            let vnode = self.vnode(keys[row]);
-            assert!(self.ctx.vnodes.contains(vnode), "key {} is not this task's", keys[row]);
+        for (row, ((time, key), value)) in times.into_iter().zip(keys).zip(values).enumerate() {
+            let start = time.div_euclid(self.window) * self.window;
+            let vnode = self.vnode(key);
+            assert!(self.ctx.vnodes.contains(vnode), "key {key} is not this task's");
             if start < self.fired[usize::from(vnode)] {
                 late.push(row as u32);
             } else {
-                *self.sums.entry((start, keys[row])).or_default() += values[row];
+                *self.sums.entry((start, key)).or_default() += value;
                 self.changed = true;
             }
         }
