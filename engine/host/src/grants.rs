@@ -1,0 +1,109 @@
+//! What a source or sink is allowed beside its rows: the table `allow` of the pipeline file. Nothing by default.
+
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+use tidegate_api::config::{Options, Problem};
+
+/// The grants of one plugin.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Grants {
+    /// Directories.
+    pub dirs: Vec<DirGrant>,
+    /// Names of environment variables.
+    pub env: Vec<String>,
+    /// Wall time.
+    pub clock: bool,
+    /// Secure random numbers.
+    pub random: bool,
+}
+
+/// One directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirGrant {
+    /// Where it is on the host.
+    pub host: PathBuf,
+    /// What the guest calls it.
+    pub guest: String,
+    /// Whether the guest may write.
+    pub writable: bool,
+}
+
+impl Grants {
+    /// Reads the table `allow`. Directories are relative to `base`.
+    ///
+    /// # Errors
+    /// Every mistake, with its key; a grant that this host cannot give is one.
+    pub fn parse(table: &Map<String, Value>, base: &Path) -> Result<Grants, Vec<Problem>> {
+        let mut options = Options::new(table);
+        let mut grants = Grants::default();
+        for text in options.strings("dirs").unwrap_or_default() {
+            match DirGrant::parse(&text, base) {
+                Ok(dir) if grants.dirs.iter().any(|other| other.guest == dir.guest) => {
+                    options.problem("dirs", format!("`{}` is granted twice; give one of them another guest name", dir.guest));
+                }
+                Ok(dir) => grants.dirs.push(dir),
+                Err(problem) => options.problem("dirs", problem),
+            }
+        }
+        for name in options.strings("env").unwrap_or_default() {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                options.problem("env", format!("`{name}` is not a variable's name; values stay in the environment"));
+            } else {
+                grants.env.push(name);
+            }
+        }
+        grants.clock = options.boolean("clock").unwrap_or(false);
+        grants.random = options.boolean("random").unwrap_or(false);
+        for key in ["http", "tcp", "udp"] {
+            if options.strings(key).is_some_and(|list| !list.is_empty()) {
+                options.problem(key, format!("this host grants no network yet; a plugin that needs `{key}` cannot run here"));
+            }
+        }
+        let problems = options.finish();
+        if problems.is_empty() { Ok(grants) } else { Err(problems) }
+    }
+
+    /// Whether nothing is granted.
+    pub fn is_empty(&self) -> bool {
+        self == &Grants::default()
+    }
+}
+
+impl DirGrant {
+    /// `HOST[=GUEST][:ro|rw]`.
+    fn parse(text: &str, base: &Path) -> Result<DirGrant, String> {
+        let (paths, writable) =
+            if let Some(paths) = text.strip_suffix(":rw") { (paths, true) } else { (text.strip_suffix(":ro").unwrap_or(text), false) };
+        let (host, guest) = paths.split_once('=').unwrap_or((paths, paths));
+        if host.is_empty() || guest.is_empty() {
+            return Err(format!("`{text}` is not `HOST`, `HOST=GUEST`, `HOST:rw` or `HOST=GUEST:rw`"));
+        }
+        Ok(DirGrant { host: base.join(host), guest: guest.to_string(), writable })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn parse(value: Value) -> Result<Grants, Vec<String>> {
+        let parsed = Grants::parse(value.as_object().unwrap(), Path::new("/base"));
+        parsed.map_err(|problems| problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn directories_are_read_only_unless_said() {
+        let grants = parse(json!({ "dirs": ["in", "out=/out:rw", "/abs=/x:ro"] })).unwrap();
+        let dir = |host: &str, guest: &str, writable| DirGrant { host: host.into(), guest: guest.into(), writable };
+        assert_eq!(grants.dirs, [dir("/base/in", "in", false), dir("/base/out", "/out", true), dir("/abs", "/x", false)]);
+    }
+
+    #[test]
+    fn network_grants_are_refused_by_name_and_all_mistakes_come_together() {
+        let problems = parse(json!({ "http": ["https://x"], "tcp": ["h:1"], "dirs": ["=x"], "claock": true })).unwrap_err();
+        assert_eq!(problems.len(), 4, "{problems:?}");
+        assert!(problems.iter().any(|problem| problem.starts_with("http: ") && problem.contains("no network yet")), "{problems:?}");
+    }
+}

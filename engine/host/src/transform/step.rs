@@ -1,0 +1,237 @@
+//! The step of one task.
+
+use super::Bound;
+use super::conviction::Convictions;
+use super::recovery::{self, Attempt, Part};
+use crate::bindings::transform::exports::tidegate::plugin::transform::Processed;
+use crate::bindings::types;
+use crate::fault::{Failure, broken, placed};
+use crate::instance::{TransformInstance, task_scope};
+use crate::ipc::{Encoder, size_of};
+use crate::plugin::Plugin;
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use arrow::datatypes::SchemaRef;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate_api::{BadReason, BadRow, Error, EventTime, Output, Result, ResultExt, Step, StepCtx, hidden};
+use wasmtime::component::ResourceAny;
+
+/// Rows per call: more gains nothing, because the copies leave the processor's cache.
+const MAX_ROWS: usize = 8192;
+/// Bytes per call, likewise.
+const MAX_BYTES: usize = 2 << 20;
+
+pub(super) struct TransformStep {
+    guest: Guest,
+    bound: Bound,
+    /// Rows per call, at most; halved when a batch was too large for the guest.
+    max_rows: usize,
+    convictions: Convictions,
+}
+
+impl TransformStep {
+    pub(super) fn open(plugin: Arc<Plugin>, config: &str, input: &SchemaRef, bound: Bound, ctx: &StepCtx) -> Result<Self> {
+        let encoder = Encoder::new(input, bound.reads.clone()).context(|| format!("plugin `{}`", plugin.name()))?;
+        let mut guest = Guest {
+            scope: task_scope(config, &ctx.run, ctx.task, ctx.tasks),
+            operator: ctx.run.operator.clone(),
+            task: ctx.task,
+            plugin,
+            bound: bound.clone(),
+            encoder,
+            projected: RecordBatch::new_empty(Arc::new(arrow::datatypes::Schema::empty())),
+            now: EventTime(0),
+            open: None,
+        };
+        guest.open = Some(guest.instance().map_err(Failure::into_error)?);
+        Ok(TransformStep { guest, bound, max_rows: MAX_ROWS, convictions: Convictions::default() })
+    }
+
+    /// One call's worth of rows, and what becomes of it after a trap.
+    fn apply_part(&mut self, batch: &RecordBatch, out: &mut Output) -> Result<u64> {
+        self.guest.projected = self.guest.encoder.project(batch)?;
+        let deadline = self.guest.plugin.spec().limits.deadline;
+        let outcome = recovery::run(&mut self.guest, 0..batch.num_rows(), deadline);
+        let outcome = outcome.context(|| format!("task {}", self.guest.task))?;
+        if outcome.too_large {
+            self.max_rows = (batch.num_rows() / 2).max(1);
+            tracing::warn!(
+                plugin = self.guest.plugin.name(),
+                rows = self.max_rows,
+                "a transform trapped on a batch and on no part of it; it gets smaller ones"
+            );
+        }
+        let mut convicted = 0;
+        for part in outcome.parts {
+            match part {
+                Part::Answered(rows, answer) => self.answered(&batch.slice(rows.start, rows.len()), answer, out)?,
+                Part::Convicted(row, message) => {
+                    convicted += 1;
+                    self.guest.plugin.metrics().convicted();
+                    out.bad.push(self.bad_row(BadReason::PluginTrap, message, batch, row));
+                }
+            }
+        }
+        Ok(convicted)
+    }
+
+    fn answered(&self, input: &RecordBatch, answer: Answer, out: &mut Output) -> Result<()> {
+        let mut bad = Vec::with_capacity(answer.bad.len());
+        for error in answer.bad {
+            let message = match error.column {
+                Some(column) => format!("column `{column}`: {}", error.message),
+                None => error.message,
+            };
+            out.bad.push(self.bad_row(BadReason::Plugin, message, input, error.row as usize));
+            bad.push(error.row as usize);
+        }
+        let (rows, filtered) = self.bound.layout.assemble(input, &answer.made, &bad)?;
+        out.filtered += filtered;
+        out.emit(rows);
+        Ok(())
+    }
+
+    fn bad_row(&self, reason: BadReason, message: String, batch: &RecordBatch, row: usize) -> BadRow {
+        BadRow::new(reason, message, json(batch, row)).in_step(format!("wasm:{}", self.guest.plugin.name()))
+    }
+}
+
+impl Step for TransformStep {
+    fn apply(&mut self, batch: RecordBatch, now: EventTime, out: &mut Output) -> Result<()> {
+        self.guest.now = now;
+        let rows = batch.num_rows();
+        let (mut at, mut convicted) = (0, 0);
+        if rows == 0 {
+            return Ok(());
+        }
+        // The bytes that cross are those of the columns read; views are as good an estimate as their plain form.
+        let bytes: usize = self.bound.reads.iter().map(|column| batch.column(*column).get_buffer_memory_size()).sum();
+        let by_bytes = if bytes <= MAX_BYTES { MAX_ROWS } else { self.rows_within(&batch)? };
+        while at < rows {
+            let count = self.max_rows.min(by_bytes).min(rows - at);
+            convicted += self.apply_part(&batch.slice(at, count), out)?;
+            at += count;
+        }
+        let spec = self.guest.plugin.spec();
+        if self.convictions.exceed(rows as u64, convicted, spec.max_bad_ratio) {
+            let error = Error::data(format!(
+                "it trapped on {} of the last 100,000 rows, over the `maxBadRatio` of {}; use a mended build of the plugin, or raise `maxBadRatio`",
+                self.convictions.convicted(),
+                spec.max_bad_ratio
+            ));
+            return Err(placed(error, &spec.name, "process"));
+        }
+        Ok(())
+    }
+}
+
+impl TransformStep {
+    /// How many rows of this batch fit into one call's bytes.
+    fn rows_within(&self, batch: &RecordBatch) -> Result<usize> {
+        let projected = self.guest.encoder.project(batch)?;
+        let per_row = size_of(&projected).div_ceil(batch.num_rows());
+        Ok((MAX_BYTES / per_row.max(1)).clamp(1, MAX_ROWS))
+    }
+}
+
+/// A row as JSON, for a person or a repair to read; visible columns only.
+fn json(batch: &RecordBatch, row: usize) -> Vec<u8> {
+    let row = hidden::visible(&batch.slice(row, 1));
+    let mut text = Vec::new();
+    let mut writer = arrow::json::LineDelimitedWriter::new(&mut text);
+    match writer.write(&row).and_then(|()| writer.finish()) {
+        Ok(()) => text.trim_ascii_end().to_vec(),
+        Err(error) => format!("(the row has no JSON form: {error})").into_bytes(),
+    }
+}
+
+/// A guest's answer, checked.
+struct Answer {
+    made: RecordBatch,
+    bad: Vec<types::RowError>,
+}
+
+/// The task's instance and what is needed to replace it.
+struct Guest {
+    plugin: Arc<Plugin>,
+    scope: types::Scope,
+    operator: String,
+    task: usize,
+    bound: Bound,
+    encoder: Encoder,
+    /// The columns read of the rows at hand.
+    projected: RecordBatch,
+    now: EventTime,
+    open: Option<(TransformInstance, ResourceAny)>,
+}
+
+impl Guest {
+    fn instance(&self) -> Result<(TransformInstance, ResourceAny), Failure> {
+        let mut instance = TransformInstance::new(&self.plugin, &self.operator, self.task).map_err(Failure::Fault)?;
+        instance.set_now(self.now);
+        let (scope, schema) = (&self.scope, self.encoder.schema_message());
+        let processor =
+            instance.call("processor.open", |store, guest| guest.tidegate_plugin_transform().processor().call_open(store, scope, schema));
+        // A new instance that cannot be opened will not be better the next time.
+        let processor = processor.map_err(|failure| Failure::Fault(failure.into_error()))?;
+        Ok((instance, processor))
+    }
+
+    fn check(&self, rows: usize, processed: Processed) -> Result<Answer, String> {
+        let metrics = self.plugin.metrics();
+        metrics.received(processed.rows.iter().map(Vec::len).sum());
+        let decode =
+            |bytes| self.bound.decoder.decode(bytes).map_err(|error| format!("its output does not fit its declared schema: {error}"));
+        let mut batches = processed.rows.into_iter().map(decode).collect::<Result<Vec<_>, _>>()?;
+        let made = match batches.len() {
+            1 => batches.swap_remove(0),
+            _ => concat_batches(self.bound.decoder.schema(), &batches).map_err(|error| error.to_string())?,
+        };
+        self.bound.layout.check(rows, &made)?;
+        let mut next = 0;
+        for error in &processed.bad {
+            if error.row < next || error.row >= rows as u64 {
+                return Err(format!("it calls row {} of {rows} bad, twice, out of order or out of range", error.row));
+            }
+            next = error.row + 1;
+        }
+        Ok(Answer { made, bad: processed.bad })
+    }
+}
+
+impl Attempt for Guest {
+    type Answer = Answer;
+
+    fn attempt(&mut self, rows: Range<usize>) -> Result<Answer, Failure> {
+        let (mut instance, processor) = match self.open.take() {
+            Some(open) => open,
+            None => self.instance()?,
+        };
+        instance.set_now(self.now);
+        let whole = rows.len() == self.projected.num_rows();
+        let part = if whole { self.projected.clone() } else { self.projected.slice(rows.start, rows.len()) };
+        let message = self.encoder.encode(&part).map_err(Failure::Fault)?;
+        self.plugin.metrics().sent(message.len());
+        let processed = instance.call("processor.process", |store, guest| {
+            guest.tidegate_plugin_transform().processor().call_process(store, processor, message)
+        });
+        match processed {
+            Ok(processed) => {
+                self.open = Some((instance, processor));
+                self.check(rows.len(), processed).map_err(|what| Failure::Fault(broken(self.plugin.name(), "processor.process", what)))
+            }
+            Err(failure) => {
+                if matches!(failure, Failure::Fault(_)) {
+                    self.open = Some((instance, processor));
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.plugin.shared().clock.monotonic()
+    }
+}
