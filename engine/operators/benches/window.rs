@@ -1,5 +1,8 @@
 //! The update of windows: nanoseconds per row, and the whole of update, firing and emission.
 
+#![allow(clippy::unwrap_used, reason = "a test may end by panicking")]
+#![allow(missing_docs, unreachable_pub, reason = "made by criterion's macros")]
+
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray, TimestampMillisecondArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

@@ -1,5 +1,7 @@
 //! `docs/steps.md` is what `STEPS` says, and its examples are read.
 
+#![allow(clippy::unwrap_used, reason = "a test may end by panicking")]
+
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::Path;

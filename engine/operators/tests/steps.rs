@@ -1,5 +1,7 @@
 //! The inline steps: what they make, what they refuse, what they ask for.
 
+#![allow(clippy::unwrap_used, reason = "a test may end by panicking")]
+
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, Float64Array, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit};
 use arrow::util::pretty::pretty_format_batches;

@@ -191,9 +191,9 @@ mod tests {
             let mut seen = vec![0; times.len()];
             far.iter().for_each(|row| seen[*row] += 1);
             for run in made {
-                for row in run.from..run.to {
-                    seen[row] += 1;
-                    prop_assert_eq!(windows.pane_of(unit.millis(times[row])), Some(run.pane));
+                seen[run.from..run.to].iter_mut().for_each(|times| *times += 1);
+                for time in &times[run.from..run.to] {
+                    prop_assert_eq!(windows.pane_of(unit.millis(*time)), Some(run.pane));
                 }
             }
             prop_assert!(seen.iter().all(|times| *times == 1));
