@@ -6,7 +6,7 @@ use crate::options;
 use crate::plan::{self, Dataset, PlanInput, PlanSettings, Planned, StepParser};
 use crate::settings::Settings;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tidegate_api::config::{Problem, problems_of};
 use tidegate_epochs::{DirectoryStore, EpochStore, MemoryStore};
@@ -69,44 +69,60 @@ fn keep<T>(result: Result<T, Vec<Problem>>, problems: &mut Vec<Problem>, at: &[&
     }
 }
 
-/// Resolves every dataset that a stage, a dead letter or a late output names. One that failed is left out and has its problem.
+/// Resolves every dataset that a stage, a dead letter or a late output names. One that failed has its problem, where it is first named.
 async fn resolve(
     control: &dyn ControlPlane,
     topology: &Topology,
     settings: &Settings,
     problems: &mut Vec<Problem>,
 ) -> BTreeMap<String, Dataset> {
-    let late = topology.stages.iter().flat_map(|stage| &stage.steps).filter_map(|step| step.get("lateOutput")?.as_str());
-    let named = topology.stages.iter().flat_map(|stage| stage.inputs.iter().chain([&stage.output])).map(String::as_str).chain(late);
-    let mut waiting: VecDeque<String> = named.chain(settings.dead_letter.as_deref()).map(str::to_string).collect();
-    let (mut seen, mut datasets) = (BTreeSet::new(), BTreeMap::new());
-    while let Some(name) = waiting.pop_front() {
-        if !seen.insert(name.clone()) {
+    let mut waiting = named_by(topology);
+    waiting.extend(settings.dead_letter.clone().map(|name| (name, path(&["settings", "deadLetter"]))));
+    let mut datasets = BTreeMap::new();
+    while let Some((name, place)) = waiting.pop_front() {
+        if datasets.contains_key(&name) {
             continue;
         }
-        let binding = match control.resolve_dataset(&name).await {
-            Ok(binding) => binding,
-            Err(error) => {
-                problems.extend(problems_of(&error).into_iter().map(|problem| if problem.path.is_empty() { problem.under(["datasets", &name]) } else { problem }));
-                datasets.insert(name, Dataset::unresolved());
-                continue;
+        let resolved = match control.resolve_dataset(&name).await {
+            Ok(binding) => match options::read(&binding.options) {
+                Ok(options) => Ok((binding, options)),
+                Err(found) => Err(found.into_iter().map(|problem| problem.under(["datasets", &name])).collect()),
+            },
+            Err(error) => Err(problems_of(&error)),
+        };
+        let dataset = match resolved {
+            Ok((binding, options)) => {
+                waiting.extend(options.dead_letter.clone().map(|dead_letter| (dead_letter, path(&["datasets", &name, "deadLetter"]))));
+                let publishes = control.publishes(&name).await;
+                let sink_config = binding.sink.config();
+                Dataset { sink_config, source: Some(binding.source), sink: Some(binding.sink), publishes, options }
             }
-        };
-        let Some(options) = keep(options::read(&binding.options), problems, &["datasets", &name]) else {
-            datasets.insert(name, Dataset::unresolved());
-            continue;
-        };
-        waiting.extend(options.dead_letter.clone());
-        let dataset = Dataset {
-            sink_config: binding.sink.config(),
-            source: Some(binding.source),
-            sink: Some(binding.sink),
-            publishes: control.publishes(&name).await,
-            options,
+            Err(found) => {
+                problems.extend(found.into_iter().map(|problem| if problem.path.is_empty() { problem.under(&place) } else { problem }));
+                Dataset::unresolved()
+            }
         };
         datasets.insert(name, dataset);
     }
     datasets
+}
+
+fn path(keys: &[&str]) -> Vec<String> {
+    keys.iter().map(ToString::to_string).collect()
+}
+
+/// The datasets that stages name, each with where.
+fn named_by(topology: &Topology) -> VecDeque<(String, Vec<String>)> {
+    let mut named = VecDeque::new();
+    for (index, stage) in topology.stages.iter().enumerate() {
+        let index = index.to_string();
+        named.extend(stage.inputs.iter().map(|input| (input.clone(), path(&["stages", &index, "inputs"]))));
+        named.push_back((stage.output.clone(), path(&["stages", &index, "output"])));
+        for (step, late) in stage.steps.iter().enumerate().filter_map(|(step, value)| Some((step, value.get("lateOutput")?.as_str()?))) {
+            named.push_back((late.to_string(), path(&["stages", &index, "steps", &step.to_string(), "lateOutput"])));
+        }
+    }
+    named
 }
 
 fn plan_settings(settings: &Settings) -> PlanSettings {

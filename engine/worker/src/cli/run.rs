@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidegate::control::StartOptions;
 use tidegate::file::FileHost;
 use tidegate::{host::HostConfig, run_stream};
+use tidegate_connectors::stdout::StdoutTarget;
 use tidegate_runtime::{KillHook, KillPoint};
 
 pub(super) fn run(path: &Path, fresh: bool, takeover: bool, pause_at: Option<&str>) -> u8 {
@@ -39,7 +40,9 @@ pub(super) fn run(path: &Path, fresh: bool, takeover: bool, pause_at: Option<&st
             }
         }
     }
-    let host = Arc::new(FileHost::new(Arc::clone(&file), settings, host_config(), stop, Box::new(move |record| shown.show(record))));
+    let stdout = StdoutTarget::new(Pipe { stop: Arc::clone(&stop) });
+    let host = FileHost::new(Arc::clone(&file), settings, host_config(), stop, Box::new(move |record| shown.show(record)));
+    let host = Arc::new(host.with_stdout(stdout));
     // All mistakes with their lines, before anything starts; the run itself would only name their paths.
     if let Err(mistakes) = block_on(host.check()) {
         return refuse(&mistakes);
@@ -112,4 +115,31 @@ fn pause_hook(text: &str) -> Option<KillHook> {
         }
         Ok(())
     }))
+}
+
+/// Standard output whose reader may go away: that is a stop, and what follows is nobody's.
+struct Pipe {
+    stop: Arc<AtomicBool>,
+}
+
+impl Pipe {
+    fn unless_closed<T>(&self, result: std::io::Result<T>, instead: T) -> std::io::Result<T> {
+        match result {
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+                self.stop.store(true, Ordering::Relaxed);
+                Ok(instead)
+            }
+            other => other,
+        }
+    }
+}
+
+impl std::io::Write for Pipe {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.unless_closed(std::io::stdout().write(bytes), bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.unless_closed(std::io::stdout().flush(), ())
+    }
 }

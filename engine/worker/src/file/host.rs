@@ -3,7 +3,7 @@
 use super::{Mistake, PipelineFile};
 use crate::compute::Plugins;
 use crate::control::{Binding, BuildSignal, ControlPlane, HostSettings, Topology};
-use crate::options::DATASET_KEYS;
+use crate::options::{self, DATASET_KEYS};
 use crate::prepare::{Prepared, prepare};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_api::config::Problem;
 use tidegate_api::{Error, Result, nearest};
 use tidegate_connectors::ConnectorCtx;
+use tidegate_connectors::stdout::StdoutTarget;
 use tidegate_host::HostConfig;
 
 /// What is told about every record of a run.
@@ -26,6 +27,7 @@ pub struct FileHost {
     stop: Arc<AtomicBool>,
     on_record: OnRecord,
     last: Mutex<Value>,
+    stdout: StdoutTarget,
 }
 
 impl FileHost {
@@ -33,7 +35,7 @@ impl FileHost {
     pub fn new(file: Arc<PipelineFile>, mut settings: HostSettings, config: HostConfig, stop: Arc<AtomicBool>, on_record: OnRecord) -> Self {
         let plugins = Plugins::read(&settings.plugins, &settings.base_dir, config).ok();
         settings.loaded_plugins = plugins.clone();
-        FileHost { file, settings, plugins, stop, on_record, last: Mutex::new(Value::Null) }
+        FileHost { file, settings, plugins, stop, on_record, last: Mutex::new(Value::Null), stdout: StdoutTarget::process() }
     }
 
     /// Plans the file, keeping every mistake of form, names, types and columns together, each with its line.
@@ -42,12 +44,34 @@ impl FileHost {
     /// Every mistake.
     pub async fn check(&self) -> Result<Prepared, Vec<Mistake>> {
         let mut problems = self.file.problems().to_vec();
+        problems.extend(self.unused_datasets());
         match prepare(self, self.file.name()).await {
             Ok(prepared) if problems.is_empty() => return Ok(prepared),
             Ok(_) => {}
             Err(found) => problems.extend(found),
         }
         Err(self.file.locate(problems))
+    }
+
+    /// The mistakes of datasets that nothing names, which planning never looks at.
+    fn unused_datasets(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for (name, dataset) in &self.file.datasets {
+            if self.is_produced(name) || self.is_read(name) || self.is_dead_letter(name) {
+                continue;
+            }
+            let mut found = self.bind(name, dataset).err().unwrap_or_default();
+            found.extend(options::read(&dataset_keys(dataset)).err().unwrap_or_default());
+            problems.extend(found.into_iter().map(|problem| problem.under(["datasets", name])));
+        }
+        problems
+    }
+
+    /// Sets what `stdout` datasets write to; the process's standard output without it.
+    #[must_use]
+    pub fn with_stdout(mut self, stdout: StdoutTarget) -> Self {
+        self.stdout = stdout;
+        self
     }
 
     /// The newest record.
@@ -70,8 +94,7 @@ impl FileHost {
     }
 
     fn bind(&self, name: &str, dataset: &Map<String, Value>) -> Result<Binding, Vec<Problem>> {
-        let options: Map<String, Value> =
-            dataset.iter().filter(|(key, _)| DATASET_KEYS.contains(&key.as_str())).map(|(key, value)| (key.clone(), value.clone())).collect();
+        let options = dataset_keys(dataset);
         let written = self.is_produced(name) || self.is_dead_letter(name);
         let key = if dataset.contains_key("sink") { "sink" } else { "connector" };
         if dataset.contains_key("sink") && dataset.contains_key("connector") {
@@ -109,7 +132,7 @@ impl FileHost {
                 "file" | "arrow" => "files",
                 other => other,
             };
-            let cx = ConnectorCtx::new(self.file.base_dir(), name);
+            let cx = ConnectorCtx::new(self.file.base_dir(), name).with_stdout(self.stdout.clone());
             if written {
                 Binding::writing(name, tidegate_connectors::sink(connector, &rest, &cx).map_err(|found| renamed(found, key))?)
             } else {
@@ -118,6 +141,11 @@ impl FileHost {
         };
         Ok(binding.with_options(options))
     }
+}
+
+/// The keys that are not the connector's.
+fn dataset_keys(dataset: &Map<String, Value>) -> Map<String, Value> {
+    dataset.iter().filter(|(key, _)| DATASET_KEYS.contains(&key.as_str())).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// A mistake in the connector's name stands at the key it was given with.

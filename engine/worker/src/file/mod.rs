@@ -15,7 +15,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use tidegate_api::config::{Options, Problem};
 
-pub use host::FileHost;
+pub use host::{FileHost, OnRecord};
 pub use interpolate::Mask;
 
 /// A mistake with its place in the file.
