@@ -48,38 +48,50 @@ fn checked<T>(values: Vec<T>, any: bool, nulls: Option<&NullBuffer>, bad: impl F
     Ok(values)
 }
 
+/// `map` gives a value and a number that is negative if it is wrong. The numbers are gathered by their bits, not by a test for
+/// each row, so that additions stay in vector registers.
 #[inline(always)]
-fn long_with(args: &[ColumnarValue], rows: usize, map: impl Fn(i64, i64) -> (i64, bool)) -> Result<ColumnarValue> {
+fn long_with(args: &[ColumnarValue], rows: usize, map: impl Fn(i64, i64) -> (i64, i64)) -> Result<ColumnarValue> {
     let (left, right) = (longs(&args[0])?, longs(&args[1])?);
     let nulls = both_nulls(args);
-    let mut any = false;
+    let mut wrong = 0;
     let values = zip_with(left, right, rows, |a, b| {
-        let (value, bad) = map(a, b);
-        any |= bad;
+        let (value, sign) = map(a, b);
+        wrong |= sign;
         value
     });
-    let values = checked(values, any, nulls.as_ref(), |row| map(left.get(row), right.get(row)).1)?;
+    let values = checked(values, wrong < 0, nulls.as_ref(), |row| map(left.get(row), right.get(row)).1 < 0)?;
     answer(Int64Array::new(values.into(), nulls))
+}
+
+/// The sign that [`long_with`] looks for.
+fn wrong_if(bad: bool) -> i64 {
+    -i64::from(bad)
 }
 
 fn long(op: Arithmetic) -> KernelFn {
     match op {
         Arithmetic::Add => Arc::new(|args, rows| {
-            // A sum overflowed if its sign is neither operand's; said in bits so that it stays in vector registers.
+            // A sum overflowed if its sign is neither operand's.
             long_with(args, rows, |a, b| {
                 let sum = a.wrapping_add(b);
-                (sum, ((a ^ sum) & (b ^ sum)) < 0)
+                (sum, (a ^ sum) & (b ^ sum))
             })
         }),
         Arithmetic::Subtract => Arc::new(|args, rows| {
             long_with(args, rows, |a, b| {
                 let difference = a.wrapping_sub(b);
-                (difference, ((a ^ b) & (a ^ difference)) < 0)
+                (difference, (a ^ b) & (a ^ difference))
             })
         }),
-        Arithmetic::Multiply => Arc::new(|args, rows| long_with(args, rows, i64::overflowing_mul)),
+        Arithmetic::Multiply => Arc::new(|args, rows| {
+            long_with(args, rows, |a, b| {
+                let (product, bad) = a.overflowing_mul(b);
+                (product, wrong_if(bad))
+            })
+        }),
         Arithmetic::Modulo => {
-            Arc::new(|args, rows| long_with(args, rows, |a, b| if b == 0 { (0, true) } else { (a.wrapping_rem(b), false) }))
+            Arc::new(|args, rows| long_with(args, rows, |a, b| if b == 0 { (0, wrong_if(true)) } else { (a.wrapping_rem(b), 0) }))
         }
         Arithmetic::Divide => Arc::new(quotient),
     }
@@ -234,7 +246,7 @@ pub(super) fn shift(op: Arithmetic, ty: &DataType) -> KernelFn {
         let moved = long_with(args, rows, |at, by| {
             let (by, large) = by.overflowing_mul(rate);
             let (sum, over) = if op == Arithmetic::Subtract { at.overflowing_sub(by) } else { at.overflowing_add(by) };
-            (sum, large | over)
+            (sum, wrong_if(large | over))
         })?;
         Ok(ColumnarValue::Array(as_timestamp(&moved.to_array(rows)?, &ty)?))
     })
@@ -263,7 +275,7 @@ pub(super) fn elapsed(left: &DataType, right: &DataType) -> KernelFn {
     Arc::new(move |args, rows| {
         long_with(args, rows, |a, b| {
             let ms = (i128::from(a) * i128::from(left) - i128::from(b) * i128::from(right)) / 1_000_000;
-            (ms as i64, i64::try_from(ms).is_err())
+            (ms as i64, wrong_if(i64::try_from(ms).is_err()))
         })
     })
 }
