@@ -9,7 +9,8 @@ use super::draw::{Draws, FIRST_CATEGORY, FIRST_ID, Ids, Purpose, below, price};
 use super::layout::{AUCTIONS, BIDS, EPOCH, FIRST_AUCTION, FIRST_BID, Kind, Kinds, Share};
 use super::text::{self, CHANNELS, HOT_CHANNELS, SAMPLES, texts};
 use arrow::array::{
-    ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray, StringViewBuilder, TimestampMillisecondArray, UInt32Array,
+    ArrayBuilder, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray, StringViewBuilder, TimestampMillisecondArray,
+    UInt32Array, new_null_array,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::compute::take;
@@ -144,7 +145,9 @@ impl Generator {
         let count = (to - from) as usize;
         // Without kinds there are no rows, and any width will do.
         let width = self.kinds.width().max(1);
-        let mut made = Made::new(&self.columns, count);
+        let kinds = self.kinds;
+        let made_columns = self.columns.iter().copied().filter(|column| column.owners().both(kinds) != Kinds::NONE);
+        let mut made = Made::new(made_columns, count);
         let mut row = from;
         while row < to {
             let (own, first) = (row / width, row % width);
@@ -160,6 +163,9 @@ impl Generator {
     }
 
     fn finish(&mut self, column: Column, made: &mut Made, phase: usize, count: usize) -> Result<ArrayRef> {
+        if column.owners().both(self.kinds) == Kinds::NONE {
+            return Ok(new_null_array(column.field("").data_type(), count));
+        }
         let nulls = self.nulls(column.owners(), phase, count);
         let numbers = |values: &mut Option<Vec<i64>>| ScalarBuffer::from(values.take().unwrap_or_default());
         let lookup = |table: &StringViewArray, indices: &mut Option<Vec<u32>>, nulls: Option<NullBuffer>| {
@@ -177,8 +183,14 @@ impl Generator {
             Column::Channel => lookup(&texts.channels, &mut made.channel, nulls)?,
             Column::Url => lookup(&texts.urls, &mut made.url, nulls)?,
             Column::Extra => lookup(if self.pad_extra { &texts.extras } else { &texts.empty }, &mut made.extra, nulls)?,
-            Column::EmailAddress => Arc::new(made.email.take().unwrap_or_default().finish()),
-            Column::CreditCard => Arc::new(made.credit_card.take().unwrap_or_default().finish()),
+            Column::EmailAddress => {
+                let mut fresh = made.email.take().unwrap_or_default();
+                lookup(&fresh.texts.finish(), &mut fresh.indices, nulls)?
+            }
+            Column::CreditCard => {
+                let mut fresh = made.credit_card.take().unwrap_or_default();
+                lookup(&fresh.texts.finish(), &mut fresh.indices, nulls)?
+            }
             Column::DateTime => Arc::new(TimestampMillisecondArray::new(numbers(&mut made.date_time), nulls)),
             Column::Expires => Arc::new(TimestampMillisecondArray::new(numbers(&mut made.expires), nulls)),
             Column::Id => Arc::new(Int64Array::new(numbers(&mut made.id), nulls)),
@@ -214,8 +226,8 @@ struct Made {
     kind: Option<Vec<u32>>,
     id: Option<Vec<i64>>,
     name: Option<Vec<u32>>,
-    email: Option<StringViewBuilder>,
-    credit_card: Option<StringViewBuilder>,
+    email: Option<Fresh>,
+    credit_card: Option<Fresh>,
     city: Option<Vec<u32>>,
     state: Option<Vec<u32>>,
     item_name: Option<Vec<u32>>,
@@ -251,8 +263,28 @@ macro_rules! fill {
     };
 }
 
+/// Texts that are drawn letter by letter, each once: few, since only persons have them.
+#[derive(Default)]
+struct Fresh {
+    texts: StringViewBuilder,
+    /// For each row, its text; always there.
+    indices: Option<Vec<u32>>,
+}
+
+impl Fresh {
+    fn with_capacity(rows: usize) -> Self {
+        Fresh { texts: StringViewBuilder::new(), indices: Some(Vec::with_capacity(rows)) }
+    }
+
+    fn push(&mut self, ascii: &[u8]) {
+        let index = self.texts.len() as u32;
+        self.texts.append_value(String::from_utf8_lossy(ascii));
+        fill!(self.indices, [index]);
+    }
+}
+
 impl Made {
-    fn new(columns: &[Column], rows: usize) -> Self {
+    fn new(columns: impl Iterator<Item = Column>, rows: usize) -> Self {
         let mut made = Made::default();
         let numbers = || Some(Vec::with_capacity(rows));
         let indices = || Some(Vec::with_capacity(rows));
@@ -261,8 +293,8 @@ impl Made {
                 Column::Type => made.kind = indices(),
                 Column::Id => made.id = numbers(),
                 Column::Name => made.name = indices(),
-                Column::EmailAddress => made.email = Some(StringViewBuilder::with_capacity(rows)),
-                Column::CreditCard => made.credit_card = Some(StringViewBuilder::with_capacity(rows)),
+                Column::EmailAddress => made.email = Some(Fresh::with_capacity(rows)),
+                Column::CreditCard => made.credit_card = Some(Fresh::with_capacity(rows)),
                 Column::City => made.city = indices(),
                 Column::State => made.state = indices(),
                 Column::ItemName => made.item_name = indices(),
@@ -339,17 +371,11 @@ impl Made {
             fill!(self.name, [below(word, text::name_count()) as u32]);
             fill!(self.city, [below(word >> 16, text::city_count()) as u32]);
             fill!(self.state, [below(word >> 32, text::state_count()) as u32]);
-            let mut scratch = String::new();
             if let Some(emails) = &mut self.email {
-                let letters = text::email(draws.word(Purpose::Text, event), word.rotate_left(17));
-                scratch.extend(letters.iter().map(|letter| char::from(*letter)));
-                emails.append_value(&scratch);
-                scratch.clear();
+                emails.push(&text::email(draws.word(Purpose::Text, event), word.rotate_left(17)));
             }
             if let Some(cards) = &mut self.credit_card {
-                let digits = text::credit_card(draws.word(Purpose::More, event).rotate_left(32));
-                scratch.extend(digits.iter().map(|digit| char::from(*digit)));
-                cards.append_value(&scratch);
+                cards.push(&text::credit_card(draws.word(Purpose::More, event).rotate_left(32)));
             }
         }
         fill!(self.id, [FIRST_ID + epoch.cast_signed()]);
@@ -380,18 +406,35 @@ impl Made {
 
     fn bids(&mut self, draws: &Draws, epoch: u64, start: u64, count: usize) {
         let ids = Ids::of_epoch(epoch);
-        if self.auction.is_some() || self.bidder.is_some() || self.price.is_some() {
-            let mut words = [0; BIDS as usize];
-            let words = &mut words[..count];
-            words.iter_mut().zip(start..).for_each(|(word, event)| *word = draws.word(Purpose::Numbers, event));
-            fill!(self.auction, words.iter().map(|word| ids.auction(*word)));
-            fill!(self.bidder, words.iter().map(|word| ids.bidder(*word)));
-            fill!(self.price, words.iter().map(|word| (word >> 32).cast_signed()));
+        let events = start..start + count as u64;
+        let word = |event: u64| draws.word(Purpose::Numbers, event);
+        match (&mut self.auction, &mut self.bidder, &mut self.price) {
+            (None, None, None) => {}
+            // One column takes the words as they are drawn; several share them.
+            (Some(auctions), None, None) => auctions.extend(events.map(|event| ids.auction(word(event)))),
+            (None, Some(bidders), None) => bidders.extend(events.map(|event| ids.bidder(word(event)))),
+            (auctions, bidders, prices) => {
+                let mut words = [0; BIDS as usize];
+                let words = &mut words[..count];
+                words.iter_mut().zip(events).for_each(|(slot, event)| *slot = word(event));
+                if let Some(auctions) = auctions {
+                    auctions.extend(words.iter().map(|word| ids.auction(*word)));
+                }
+                if let Some(bidders) = bidders {
+                    bidders.extend(words.iter().map(|word| ids.bidder(*word)));
+                }
+                if let Some(prices) = prices {
+                    prices.extend(words.iter().map(|word| (word >> 32).cast_signed()));
+                }
+            }
         }
         if self.channel.is_some() || self.url.is_some() {
             let mut channels = [0; BIDS as usize];
             let channels = &mut channels[..count];
-            channels.iter_mut().zip(start..).for_each(|(channel, event)| *channel = channel_of(draws.word(Purpose::Text, event)));
+            channels
+                .iter_mut()
+                .zip(start..start + count as u64)
+                .for_each(|(channel, event)| *channel = channel_of(draws.word(Purpose::Text, event)));
             fill!(self.channel, channels.iter().copied());
             fill!(self.url, channels.iter().copied());
         }
@@ -403,8 +446,8 @@ impl Made {
     fn pad_persons(&mut self, count: usize) {
         if self.persons {
             pad!(count; self.name, self.city, self.state);
-            for builder in [&mut self.email, &mut self.credit_card].into_iter().flatten() {
-                (0..count).for_each(|_| builder.append_null());
+            for fresh in [&mut self.email, &mut self.credit_card].into_iter().flatten() {
+                pad!(count; fresh.indices);
             }
         }
     }
