@@ -141,10 +141,8 @@ impl<B: Send + Sync> Instance<B> {
         let wasi = wasi::granted(shared)?;
         let mut store = new_store(shared, State::new(Arc::clone(shared), operator, task, EpochClock::default(), wasi));
         store.epoch_deadline_callback(|mut store| {
-            let left = &mut store.data_mut().ticks_left;
-            *left = left.saturating_sub(1);
             // Yields at every tick, so that the timeout around the call is looked at while the guest computes.
-            Ok(if *left == 0 { UpdateDeadline::Interrupt } else { UpdateDeadline::Yield(1) })
+            Ok(if store.data_mut().ticked() { UpdateDeadline::Yield(1) } else { UpdateDeadline::Interrupt })
         });
         let runtime = OwnRuntime::new()?;
         store.data_mut().begin();
@@ -184,11 +182,18 @@ impl<B: Send + Sync> Instance<B> {
                 let shared = &store.data().shared;
                 shared.metrics.called(store.data().elapsed());
                 shared.metrics.trapped();
-                let error = Error::external(format!(
-                    "it waited for the outside for more than {:?} and was ended; check what it connects to, or raise `limits.ioTimeout` of [plugins.{}]",
-                    limits.io_timeout.saturating_add(wait),
-                    shared.spec.name
-                ));
+                let waiting = limits.io_timeout.saturating_add(wait);
+                let error = if store.data().waited() >= waiting / 2 {
+                    Error::external(format!(
+                        "it waited for the outside for more than {waiting:?} and was ended; check what it connects to, or raise `limits.ioTimeout` of [plugins.{}]",
+                        shared.spec.name
+                    ))
+                } else {
+                    Error::limit(format!(
+                        "it computed and waited for longer than its deadline of {:?} and {waiting:?} for waiting together; make it do less per call or raise `limits.deadline` of [plugins.{}]",
+                        limits.deadline, shared.spec.name
+                    ))
+                };
                 Err(Failure::Trap(placed(error, &shared.spec.name, call)))
             }
         }

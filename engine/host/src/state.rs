@@ -39,6 +39,7 @@ pub(crate) struct State {
     task: usize,
     rate: Rate,
     call_began: Duration,
+    last_ran: Duration,
     wasi: WasiCtx,
     table: ResourceTable,
 }
@@ -63,6 +64,7 @@ impl State {
             task,
             rate,
             call_began: Duration::ZERO,
+            last_ran: Duration::ZERO,
             wasi: wasi.build(),
             table,
             shared,
@@ -74,6 +76,19 @@ impl State {
         self.words.clear();
         self.limiter.refused = Refused::Nothing;
         self.call_began = self.shared.clock.monotonic();
+        self.last_ran = self.call_began;
+    }
+
+    /// The guest computes right now; whether it may go on.
+    pub(crate) fn ticked(&mut self) -> bool {
+        self.last_ran = self.shared.clock.monotonic();
+        self.ticks_left = self.ticks_left.saturating_sub(1);
+        self.ticks_left > 0
+    }
+
+    /// How long the guest has not computed.
+    pub(crate) fn waited(&self) -> Duration {
+        self.shared.clock.monotonic().saturating_sub(self.last_ran)
     }
 
     /// How long the call has taken.

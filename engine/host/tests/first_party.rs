@@ -25,7 +25,9 @@ fn built(name: &str) -> PathBuf {
 }
 
 fn load(name: &str, allow: &Value) -> Arc<Plugin> {
-    let host = PluginHost::new(HostConfig::new()).unwrap();
+    // Compiled once for all tests; two that compile at the same time do not disturb each other.
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled");
+    let host = PluginHost::new(HostConfig::new().with_cache_dir(Some(cache))).unwrap();
     host.load(&PluginSpec::new(name, built(name)).with_allow(allow.as_object().unwrap()).unwrap()).unwrap()
 }
 

@@ -137,19 +137,33 @@ where
                     }
                 }
             }
-            DataType::List(inner) | DataType::LargeList(inner) => {
-                self.buffer()?;
+            DataType::List(inner) => {
+                self.buffer_of(4)?;
                 self.column(inner)?;
             }
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
-                self.buffer()?;
+            DataType::LargeList(inner) => {
+                self.buffer_of(8)?;
+                self.column(inner)?;
+            }
+            DataType::Utf8 | DataType::Binary => {
+                self.buffer_of(4)?;
                 self.buffer()?;
             }
-            _ => {
+            DataType::LargeUtf8 | DataType::LargeBinary => {
+                self.buffer_of(8)?;
                 self.buffer()?;
+            }
+            fixed => {
+                self.buffer_of(fixed.primitive_width().unwrap_or(1))?;
             }
         }
         Ok(length)
+    }
+
+    /// As [`Walk::buffer`], of elements of this width: arrow asserts that none is cut.
+    fn buffer_of(&mut self, width: usize) -> Result<(), String> {
+        let length = self.buffer()?;
+        if length % width as i64 == 0 { Ok(()) } else { Err(format!("a buffer of {length} bytes cuts an element of {width}")) }
     }
 
     /// Checks that the next buffer lies in the body; its length in bytes.

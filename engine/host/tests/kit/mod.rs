@@ -1,10 +1,10 @@
 //! Components by hand: core modules in text form, with the canonical ABI spelled out, embedded into the worlds of `wit/`.
 //!
 //! They need no guest toolchain, and can misbehave in ways a guest SDK would not let them.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::Schema;
 use arrow_ipc::writer::StreamWriter;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -89,10 +89,6 @@ pub fn batch_message(batch: &RecordBatch) -> Vec<u8> {
     writer.get_mut().clear();
     writer.write(batch).unwrap();
     writer.get_ref().clone()
-}
-
-pub fn is_text(data_type: &DataType) -> bool {
-    data_type == &DataType::Utf8View
 }
 
 /// What every hand-made guest has: a memory, an allocator, and a page of zeros for empty answers.
