@@ -39,11 +39,11 @@ pub struct OpenRequest {
     pub holder: String,
     /// The epoch interval.
     pub interval: Duration,
-    /// Begin a new run.
+    /// Begin a new run. A restart within the process, under the same holder, does not do so again.
     pub fresh: bool,
     /// Take the place of a start that may be alive.
     pub takeover: bool,
-    /// Go on from this epoch instead of the newest.
+    /// Go on from this epoch instead of the newest; once, as with `fresh`.
     pub from: Option<Epoch>,
     /// The plan.
     pub shape: JobShape,
@@ -55,6 +55,16 @@ impl OpenRequest {
     /// A start that goes on where the last one ended.
     pub fn new(run_id: RunId, holder: impl Into<String>, interval: Duration, shape: JobShape) -> Self {
         OpenRequest { run_id, holder: holder.into(), interval, fresh: false, takeover: false, from: None, shape, is_gone: None }
+    }
+
+    /// The request as it stands once its own start has published `newest`: what it asked for once is done and not asked for again.
+    fn after(&self, newest: &Manifest) -> OpenRequest {
+        let mut request = self.clone();
+        if newest.owner == self.holder {
+            request.fresh = false;
+            request.from = None;
+        }
+        request
     }
 
     /// Sets whether to begin a new run.
@@ -191,6 +201,7 @@ fn attempt(store: &dyn EpochStore, request: &OpenRequest, now: EventTime) -> Res
         return Ok(Some(Opening::First(Box::new(first))));
     };
     let newest = choose::newest_readable(&history)?;
+    let request = &request.after(newest);
     if newest.ended == Some(End::Superseded) {
         if let Some(from) = request.from {
             return Err(Error::config(format!("run {} was closed by a fresh start; epoch {from} cannot be gone back to", newest.run_id)));

@@ -88,10 +88,10 @@ pub fn newest_run(store: &dyn EpochStore) -> Result<Option<History>> {
     for &(_, epoch) in found.iter().filter(|(of, _)| *of == run) {
         match read(store, run, epoch)? {
             Read::Both(manifest) => {
-                history.manifests.insert(epoch, manifest);
+                history.manifests.insert(epoch, *manifest);
             }
             Read::One(manifest) => {
-                history.manifests.insert(epoch, manifest);
+                history.manifests.insert(epoch, *manifest);
                 history.single.insert(epoch);
             }
             Read::Damaged(why) => {
@@ -107,8 +107,8 @@ pub fn newest_run(store: &dyn EpochStore) -> Result<Option<History>> {
 }
 
 enum Read {
-    Both(Manifest),
-    One(Manifest),
+    Both(Box<Manifest>),
+    One(Box<Manifest>),
     Damaged(String),
     Gone,
 }
@@ -126,7 +126,7 @@ fn read(store: &dyn EpochStore, run: RunNumber, epoch: Epoch) -> Result<Read> {
             continue;
         };
         match Manifest::decode(&bytes) {
-            Ok(manifest) if (manifest.run, manifest.epoch) == (run, epoch) => readable.push(manifest),
+            Ok(manifest) if (manifest.run, manifest.epoch) == (run, epoch) => readable.push(Box::new(manifest)),
             Ok(manifest) => reasons.push(format!("`{key}` holds epoch {} of run {}", manifest.epoch, manifest.run)),
             Err(error) => match error.kind() {
                 ErrorKind::External { .. } => reasons.push(format!("`{key}`: {error}")),

@@ -1,5 +1,6 @@
 //! For tests of this crate and of those above it: the contract of stores, and a store that fails on demand.
 
+#[allow(clippy::unwrap_used, reason = "a contract test fails by panicking")]
 mod contract;
 mod faulty;
 

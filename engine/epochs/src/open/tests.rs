@@ -260,3 +260,23 @@ fn an_unknown_epoch_to_start_from_is_refused_with_those_that_are_there() {
     assert!(refused(&store, &request("two").with_from(Some(Epoch(9))), later()).contains("there are 0, 1, 2"));
     assert!(refused(&MemoryStore::new(), &request("two").with_from(Some(Epoch(9))), later()).contains("empty"));
 }
+
+#[test]
+fn a_restart_within_the_process_does_not_start_over_or_go_back_again() {
+    let (store, _) = running(EventTime(0));
+    let back = request("two").with_from(Some(Epoch(1)));
+    let plan = resumed(open(&store, &back, later()).unwrap());
+    assert_eq!((plan.base, plan.repeats.len()), (Epoch(1), 1));
+    let again = resumed(open(&store, &back, later()).unwrap());
+    assert_eq!((again.base, again.repeats.len()), (plan.epoch(), 0));
+
+    let (store, _) = running(EventTime(0));
+    let fresh = request("two").with_fresh(true);
+    let Opening::First(begun) = open(&store, &fresh, later()).unwrap() else { panic!() };
+    let Opening::First(begun_again) = open(&store, &fresh, later()).unwrap() else { panic!() };
+    assert_eq!(begun_again.run, begun.run, "closed once");
+    let found = BTreeMap::from([("in".to_string(), Discovered::default())]);
+    publish(&store, &begun.manifest(&fresh, &found, later()).unwrap()).unwrap();
+    let plan = resumed(open(&store, &fresh, later()).unwrap());
+    assert_eq!((plan.run(), plan.base), (begun.run, Epoch(0)));
+}

@@ -5,7 +5,6 @@ use std::sync::Barrier;
 ///
 /// # Panics
 /// When the store breaks the contract.
-#[allow(clippy::unwrap_used, reason = "a contract test fails by panicking")]
 pub fn store_contract<S: EpochStore>(make_store: impl Fn() -> S) {
     an_absent_object_is_none(&make_store());
     a_put_replaces_as_a_whole(&make_store());
