@@ -1,5 +1,7 @@
 //! What the border costs per batch: an identity by hand over Nexmark-like bids, whole and pruned to one column.
 
+#![allow(clippy::unwrap_used, reason = "a test may end by panicking")]
+
 #[path = "../tests/kit/mod.rs"]
 mod kit;
 

@@ -1,5 +1,7 @@
 //! The first-party plugins, built through the public path, used like native ones.
 
+#![allow(clippy::unwrap_used, reason = "a test may end by panicking")]
+
 #[macro_use]
 mod kit;
 

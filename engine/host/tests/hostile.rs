@@ -1,6 +1,8 @@
 //! Hostile guests, as real components: whatever they do gives an error that names the plugin, the call and the remedy, and the process
 //! stays up with its memory bounded.
 
+#![allow(clippy::unwrap_used, reason = "a test may end by panicking")]
+
 #[macro_use]
 mod kit;
 
@@ -35,7 +37,7 @@ fn process_error(guest: &TransformGuest, limits: Limits) -> Error {
     let world = World::new();
     let plugin = world.load(&guest.component(), limits);
     let batch = ids(0..100);
-    let error = apply(open(&plugin, &batch).as_mut(), &batch).err().expect("it must fail");
+    let error = apply(open(&plugin, &batch).as_mut(), &batch).expect_err("it must fail");
     assert!(plugin.metrics().peak_memory() <= limits.memory);
     error
 }
@@ -73,6 +75,33 @@ fn hidden_columns_never_reach_a_guest_and_are_carried() {
     let transform = plugin.transform(&Value::Null, batch.schema()).unwrap();
     assert_eq!((transform.reads.as_slice(), transform.output.clone()), (["id".to_string()].as_slice(), batch.schema()));
     assert_eq!(apply(open(&plugin, &batch).as_mut(), &batch).unwrap().batches, [batch]);
+}
+
+#[test]
+fn a_mask_filters_what_is_made_and_what_is_carried() {
+    let made = rows!(("keep", BooleanArray, [true, false, true, false]), ("twice", Int64Array, [2, 4, 6, 8]));
+    let answer = kit::batch_message(&made);
+    let guest = TransformGuest {
+        shape: 1,
+        declares: Some(kit::schema_message(made.schema_ref())),
+        // Reads nothing: batches of rows without columns cross.
+        in_bind: "(i32.store8 (i32.const 1032) (i32.const 1))".into(),
+        extra: data(20000, &answer),
+        before_return: format!("(i32.store (i32.const 1280) (i32.const 20000)) (i32.store (i32.const 1284) (i32.const {}))", answer.len()),
+        ..TransformGuest::default()
+    };
+    let world = World::new();
+    let plugin = world.load(&guest.component(), Limits::default());
+    let batch = rows!(("id", Int64Array, [1, 2, 3, 4]), ("name", StringViewArray, ["a", "b", "c", "d"]));
+    let transform = plugin.transform(&Value::Null, batch.schema()).unwrap();
+    assert_eq!((transform.shape, transform.rowwise, transform.reads.len()), (Shape::RowwiseFilter, true, 0));
+    assert_eq!(
+        (transform.carries.as_slice(), transform.makes.as_slice()),
+        (["id".into(), "name".into()].as_slice(), ["twice".to_string()].as_slice())
+    );
+    let out = apply(open(&plugin, &batch).as_mut(), &batch).unwrap();
+    let expected = rows!(("id", Int64Array, [1, 3]), ("name", StringViewArray, ["a", "c"]), ("twice", Int64Array, [2, 6]));
+    assert_eq!((out.batches.as_slice(), out.filtered), ([expected].as_slice(), 2));
 }
 
 #[test]
@@ -207,7 +236,7 @@ fn rows_that_trap_too_often_end_the_run() {
     let mut step = open(&plugin, &batch);
     assert!(apply(step.as_mut(), &batch).is_ok());
     assert!(apply(step.as_mut(), &batch).is_ok());
-    let error = apply(step.as_mut(), &batch).err().expect("the third of 100,000 is more than 0.00002");
+    let error = apply(step.as_mut(), &batch).expect_err("the third of 100,000 is more than 0.00002");
     assert_eq!(error.kind(), ErrorKind::Data);
     assert_says(&error, &["plugin `hostile`", "maxBadRatio"]);
 }
@@ -387,6 +416,44 @@ fn a_two_phase_sink_by_hand_prepares_and_commits_on_another_instance() {
     let error = committer.commit(Epoch(1), &[token.clone(), token]).unwrap_err();
     assert_says(&error, &["call `commit`", "1 outcomes for 2 tokens"]);
     committer.recover(&[]).unwrap();
+}
+
+/// `retryable`, in 20 ms, at the given call; all others pass.
+fn retryable_at(call: u32) -> SinkGuest {
+    let mut answer = [0_u8; 40];
+    (answer[0], answer[24], answer[32]) = (1, 1, 20);
+    SinkGuest {
+        extra: format!("(global $calls (mut i32) (i32.const 0)) {}", data(3600, &answer)),
+        in_write: format!(
+            "(global.set $heap (i32.const 65536)) (global.set $calls (i32.add (global.get $calls) (i32.const 1)))
+             (if (i32.eq (global.get $calls) (i32.const {call})) (then (return (i32.const 3600))))"
+        ),
+        ..SinkGuest::default()
+    }
+}
+
+fn write_20_000(guest: &SinkGuest) -> (Result<tidegate_api::Written, Error>, u64) {
+    let world = World::new();
+    let sink = world.load(&guest.component(), Limits::default()).sink(&Value::Null).unwrap();
+    let rows = ids(0..20_000);
+    let ctx = SinkCtx::new(run(), rows.schema());
+    let emitted = ctx.emitted.clone();
+    let AnySink::AtLeastOnce(mut writer) = sink.open(ctx).unwrap() else { panic!("it is at-least-once") };
+    (writer.write(&rows, None), emitted.get())
+}
+
+#[test]
+fn a_retryable_write_is_the_engines_to_repeat_while_nothing_was_taken() {
+    let (error, emitted) = write_20_000(&retryable_at(1));
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::External { retry: Retry::After(Duration::from_millis(20)) });
+    assert_eq!(emitted, 0);
+}
+
+#[test]
+fn a_retryable_write_of_a_later_part_is_repeated_by_the_host() {
+    let (written, emitted) = write_20_000(&retryable_at(2));
+    assert!(written.unwrap().bad.is_empty());
+    assert_eq!(emitted, 20_000);
 }
 
 #[test]

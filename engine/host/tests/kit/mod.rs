@@ -1,7 +1,7 @@
 //! Components by hand: core modules in text form, with the canonical ABI spelled out, embedded into the worlds of `wit/`.
 //!
 //! They need no guest toolchain, and can misbehave in ways a guest SDK would not let them.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(dead_code, unreachable_pub, unused_macros, unused_macros, reason = "each test file uses its part")]
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
@@ -337,18 +337,20 @@ pub struct SinkGuest {
     pub in_write: String,
     pub in_flush: String,
     pub in_commit: String,
+    pub extra: String,
 }
 
 impl SinkGuest {
     pub fn component(&self) -> Vec<u8> {
         let interface = "tidegate:plugin/sink@0.1.0";
         let scope = "(param i32 i32 i32 i32 i32 i32 i32 i32 i64 i32 i32 i32 i32)";
-        let SinkGuest { guarantee, in_write, in_flush, in_commit } = self;
+        let SinkGuest { guarantee, in_write, in_flush, in_commit, extra } = self;
         let core = format!(
             r#"(module
   (import "[export]{interface}" "[resource-new]writer" (func $new (param i32) (result i32)))
   {COMMON}
   (data (i32.const 3000) "appendanyt")
+  {extra}
   (func (export "{interface}#describe") (result i32) (i32.const 2048))
   ;; plan at 1032: reads, wants-keys @12, accepts @16, distribution @24, max-parallelism @32, guarantee @40, extra @44
   (func (export "{interface}#bind") {scope} (param i32 i32) (result i32)
