@@ -1,5 +1,7 @@
 //! The dependency arrows of the architecture, read from cargo.
 
+#![allow(clippy::unwrap_used, reason = "a test may end by panicking")]
+
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::process::Command;

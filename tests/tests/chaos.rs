@@ -4,6 +4,8 @@
 //! after a new manifest, half of them at a named point of the protocol. `TIDEGATE_CHAOS_KILLS` sets how many; `cargo xtask
 //! chaos` runs it at length.
 
+#![allow(clippy::unwrap_used, reason = "a test may end by panicking")]
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

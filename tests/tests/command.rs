@@ -1,5 +1,7 @@
 //! The command, as a person at a shell meets it.
 
+#![allow(clippy::unwrap_used, reason = "a test may end by panicking")]
+
 use std::path::Path;
 use std::process::{Command, Output};
 use tidegate_tests::command;
@@ -121,7 +123,10 @@ fn p220_an_impossible_pair_of_options_is_refused() {
     let text = GOOD.replace("op = \"filter\", expression", "op = \"filter\", windowMs = 5, expression");
     let output = tidegate(folder_with(&text).path(), &["validate", "p.toml"]);
     assert_eq!(output.status.code(), Some(78));
-    let text = GOOD.replace("steps = [", "steps = [\n  { op = \"windowedAggregate\", timeColumn = \"dateTime\", windowMs = 1000, window = \"2s\", aggs = [] },");
+    let text = GOOD.replace(
+        "steps = [",
+        "steps = [\n  { op = \"windowedAggregate\", timeColumn = \"dateTime\", windowMs = 1000, window = \"2s\", aggs = [] },",
+    );
     let output = tidegate(folder_with(&text).path(), &["validate", "p.toml"]);
     assert_eq!(output.status.code(), Some(78));
     assert!(said(&output).contains("say the same thing"), "{}", said(&output));
@@ -140,9 +145,12 @@ fn p222_outside_a_project_it_says_what_is_missing_and_where_it_looked() {
 #[test]
 fn running_the_finished_pipeline_again_says_so_and_fresh_starts_over() {
     let folder = folder_with(GOOD);
-    let parts = || std::fs::read_dir(folder.path().join("out")).unwrap().filter(|entry| {
-        entry.as_ref().unwrap().path().extension().is_some_and(|ending| ending == "json")
-    }).count();
+    let parts = || {
+        std::fs::read_dir(folder.path().join("out"))
+            .unwrap()
+            .filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|ending| ending == "json"))
+            .count()
+    };
     let first = tidegate(folder.path(), &["run", "p.toml"]);
     assert_eq!(first.status.code(), Some(0), "{}", said(&first));
     let written = parts();
@@ -170,19 +178,37 @@ fn stdout_carries_rows_and_nothing_else() {
 
 #[test]
 fn a_reader_that_goes_away_is_a_stop() {
-    let folder = folder_with(&GOOD.replace("sink = \"files\"\npath = \"out\"\nformat = \"json\"", "sink = \"stdout\"").replace("events = 1000\n", "rate = 100000\n"));
+    let folder = folder_with(
+        &GOOD
+            .replace("sink = \"files\"\npath = \"out\"\nformat = \"json\"", "sink = \"stdout\"")
+            .replace("events = 1000\n", "rate = 100000\n"),
+    );
     let script = format!("{} run p.toml | head -n 3", command().display());
-    let output = Command::new("bash").args(["-o", "pipefail", "-c", &script]).current_dir(folder.path()).env("COLUMN", "auction").output().unwrap();
+    let output =
+        Command::new("bash").args(["-o", "pipefail", "-c", &script]).current_dir(folder.path()).env("COLUMN", "auction").output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 3);
 }
 
 #[test]
 fn an_interrupt_stops_with_a_last_epoch_and_the_next_run_goes_on() {
-    let folder = folder_with(&GOOD.replace("events = 1000", "events = 60000\nrate = 20000").replace("name = \"good\"", "name = \"good\"\n[settings]\ncheckpointEvery = \"100ms\""));
+    let folder = folder_with(
+        &GOOD
+            .replace("events = 1000", "events = 60000\nrate = 20000")
+            .replace("name = \"good\"", "name = \"good\"\n[settings]\ncheckpointEvery = \"100ms\""),
+    );
     let mut run = Command::new(command());
-    let mut child = run.args(["run", "p.toml"]).current_dir(folder.path()).env("COLUMN", "auction").stderr(std::process::Stdio::piped()).spawn().unwrap();
-    let parts = || std::fs::read_dir(folder.path().join("out")).map_or(0, |entries| entries.filter(|entry| !entry.as_ref().unwrap().file_name().to_string_lossy().starts_with('.')).count());
+    let mut child = run
+        .args(["run", "p.toml"])
+        .current_dir(folder.path())
+        .env("COLUMN", "auction")
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let parts = || {
+        std::fs::read_dir(folder.path().join("out"))
+            .map_or(0, |entries| entries.filter(|entry| !entry.as_ref().unwrap().file_name().to_string_lossy().starts_with('.')).count())
+    };
     while parts() == 0 {
         assert!(child.try_wait().unwrap().is_none());
         pause();
@@ -193,7 +219,12 @@ fn an_interrupt_stops_with_a_last_epoch_and_the_next_run_goes_on() {
     assert!(said(&stopped).contains("requested"), "{}", said(&stopped));
     let rest = tidegate(folder.path(), &["run", "p.toml"]);
     assert_eq!(rest.status.code(), Some(0), "{}", said(&rest));
-    let rows: usize = std::fs::read_dir(folder.path().join("out")).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).map(|path| std::fs::read_to_string(path).unwrap().lines().count()).sum();
+    let rows: usize = std::fs::read_dir(folder.path().join("out"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file())
+        .map(|path| std::fs::read_to_string(path).unwrap().lines().count())
+        .sum();
     assert_eq!(rows, 60_000 / 50 * 46);
 }
 

@@ -1,5 +1,7 @@
 //! Real flights through real windows: every cut into batches and tasks gives the batch answer.
 
+#![allow(clippy::unwrap_used, reason = "a test may end by panicking")]
+
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -1,5 +1,7 @@
 //! The host contract, seen by a scripted control plane.
 
+#![allow(clippy::unwrap_used, reason = "a test may end by panicking")]
+
 use arrow::array::{BinaryArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
@@ -268,10 +270,8 @@ fn ten_unreachable_beats_keep_it_running_and_write_no_record() {
 fn an_input_that_ends_lands_as_stopped_with_the_reason_ended() {
     let collector = Collector::new();
     let scripts = vec![Script::new("a", vec![numbers(0..500)]), Script::new("b", vec![numbers(500..1000)])];
-    let bindings = vec![
-        Binding::reading("in", Arc::new(ScriptedSource::new(schema(), scripts))),
-        Binding::writing("out", collector.sink()),
-    ];
+    let bindings =
+        vec![Binding::reading("in", Arc::new(ScriptedSource::new(schema(), scripts))), Binding::writing("out", collector.sink())];
     let stages = vec![stage("even", "in", "out", json!([{ "op": "filter", "expression": "n % 2 == 0" }]))];
     let host = Arc::new(Host::new(stages, bindings));
     run(&host);
@@ -290,10 +290,8 @@ fn two_runs_in_one_process_do_not_know_of_each_other() {
         .map(|index| {
             let collector = Collector::new();
             let scripts = vec![Script::new("a", vec![numbers(index * 1000..index * 1000 + 300)])];
-            let bindings = vec![
-                Binding::reading("in", Arc::new(ScriptedSource::new(schema(), scripts))),
-                Binding::writing("out", collector.sink()),
-            ];
+            let bindings =
+                vec![Binding::reading("in", Arc::new(ScriptedSource::new(schema(), scripts))), Binding::writing("out", collector.sink())];
             (Arc::new(Host::new(vec![stage("a", "in", "out", json!([]))], bindings)), collector)
         })
         .collect();

@@ -67,7 +67,8 @@ impl std::error::Error for Problems {}
 impl From<Vec<Problem>> for Error {
     fn from(problems: Vec<Problem>) -> Self {
         let count = problems.len();
-        let message = if count == 1 { "a mistake in the configuration".to_string() } else { format!("{count} mistakes in the configuration") };
+        let message =
+            if count == 1 { "a mistake in the configuration".to_string() } else { format!("{count} mistakes in the configuration") };
         Error::config(message).caused_by(Problems(problems))
     }
 }

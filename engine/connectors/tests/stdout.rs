@@ -1,5 +1,7 @@
 //! The `stdout` sink into an injected writer.
 
+#![allow(clippy::unwrap_used, reason = "a test may end by panicking")]
+
 use arrow::array::{Int64Array, RecordBatch};
 use serde_json::json;
 use std::io::{self, Write};

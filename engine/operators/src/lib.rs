@@ -21,4 +21,4 @@ mod select;
 mod step;
 mod window;
 
-pub use step::{BindCtx, Bound, BoundNode, KeyInfo, Required, STEPS, StepDef, StepInfo, StreamType, parse_step};
+pub use step::{BindCtx, Bound, BoundNode, KeyInfo, ParseStep, Required, STEPS, StepDef, StepInfo, StreamType, parse_step};

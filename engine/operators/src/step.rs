@@ -164,8 +164,11 @@ pub struct StepInfo {
     /// A step as it stands in a pipeline file (TOML).
     pub example: &'static str,
     /// Reads it.
-    pub parse: fn(&Map<String, Value>) -> Result<Box<dyn StepDef>, Vec<Problem>>,
+    pub parse: ParseStep,
 }
+
+/// Reads a step of one kind, or answers every mistake in it.
+pub type ParseStep = fn(&Map<String, Value>) -> Result<Box<dyn StepDef>, Vec<Problem>>;
 
 /// Every step of this crate.
 pub const STEPS: &[StepInfo] = &[

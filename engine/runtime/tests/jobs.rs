@@ -97,6 +97,8 @@ fn a_completed_job_says_so_and_starts_over_only_when_told() {
     let mut fresh = config();
     fresh.fresh = true;
     fresh.run_id = RunId::new("second run");
+    // Another start of the engine: the same holder would be a restart, which does not begin afresh again.
+    fresh.holder = "another test".into();
     let job = Job::prepare(again.graph(tasks), fresh, Arc::new(store)).unwrap();
     assert!(matches!(job.run(&JobControl::new()).unwrap().end, Ending::Ended { .. }));
     assert_eq!(sorted(&again.raw.visible()), again.expected_raw());

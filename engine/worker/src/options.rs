@@ -16,7 +16,8 @@ pub(crate) const DATASET_KEYS: &[&str] =
 /// Every mistake, with its path inside the dataset.
 pub(crate) fn read(map: &Map<String, Value>) -> Result<DatasetOptions, Vec<Problem>> {
     let mut options = Options::new(map);
-    let mut read = DatasetOptions { on_bad: read_policy(&mut options), dead_letter: options.string("deadLetter"), ..DatasetOptions::default() };
+    let mut read =
+        DatasetOptions { on_bad: read_policy(&mut options), dead_letter: options.string("deadLetter"), ..DatasetOptions::default() };
     read.changelog = options.boolean("changelog").unwrap_or(false);
     read.require = options.choice(
         "require",

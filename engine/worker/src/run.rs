@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_api::{Clock, Epoch, Error, EventTime, Result, RunId, SystemClock};
-use tidegate_runtime::edge::Capacity;
-use tidegate_runtime::{Ending as JobEnding, Job, JobConfig, JobControl, Outcome};
-use tidegate_runtime::metrics::{MetricsSnapshot, NodeRole, NodeSnapshot};
 use tidegate_runtime::RestartPolicy;
+use tidegate_runtime::edge::Capacity;
+use tidegate_runtime::metrics::{MetricsSnapshot, NodeRole, NodeSnapshot};
+use tidegate_runtime::{Ending as JobEnding, Job, JobConfig, JobControl, Outcome};
 
 /// Validates and runs one stream build to its terminal state against any host.
 ///

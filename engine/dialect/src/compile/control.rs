@@ -78,7 +78,7 @@ fn merge(mask: &BooleanArray, then: &ColumnarValue, otherwise: &ColumnarValue) -
             DataType::Float64 => return blend::<Float64Type>(mask, then, otherwise),
             DataType::Timestamp(TimeUnit::Millisecond, None) => return blend::<TimestampMillisecondType>(mask, then, otherwise),
             DataType::Timestamp(TimeUnit::Microsecond, None) => return blend::<TimestampMicrosecondType>(mask, then, otherwise),
-            DataType::Null => return then.to_array(rows).map_err(Into::into),
+            DataType::Null => return then.to_array(rows),
             _ => {}
         }
     }

@@ -35,8 +35,7 @@ pub(super) const FUNCTION: Function = Function {
                 Ok(Args::call(args, DataType::Int64, true, row, Some(kernels::try_primitive::<Int64Type, Int64Type>(map))))
             }
             Class::Date => {
-                let map =
-                    move |days: i32| Some((truncate(to, i64::from(days) * 86_400, TimeUnit::Second)?.div_euclid(86_400)).try_into().ok()?);
+                let map = move |days: i32| truncate(to, i64::from(days) * 86_400, TimeUnit::Second)?.div_euclid(86_400).try_into().ok();
                 let row = move |args: &[Value]| {
                     let days: i32 = map(args[0].integer() as i32).ok_or_else(failed)?;
                     Ok(Value::Time(days.into()))

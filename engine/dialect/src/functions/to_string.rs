@@ -49,19 +49,19 @@ pub(super) fn written(args: &Args<'_>, at: usize) -> Result<Node, Diagnostic> {
         }
         Class::Signed => {
             inner.integer(0)?;
-            let kernel = kernels::primitive_to_text::<Int64Type>(|value, out| show(value, out));
+            let kernel = kernels::primitive_to_text::<Int64Type>(show);
             inner.call(ty, false, text(|value, out| show(value.integer(), out)), Some(kernel))
         }
         Class::Unsigned => {
-            let kernel = kernels::primitive_to_text::<UInt64Type>(|value, out| show(value, out));
+            let kernel = kernels::primitive_to_text::<UInt64Type>(show);
             inner.call(ty, false, text(|value, out| show(value.integer(), out)), Some(kernel))
         }
         Class::Float if *inner.ty(0) == DataType::Float32 => {
-            let kernel = kernels::primitive_to_text::<Float32Type>(|value, out| debug(value, out));
+            let kernel = kernels::primitive_to_text::<Float32Type>(debug);
             inner.call(ty, false, text(|value, out| debug(value.float() as f32, out)), Some(kernel))
         }
         Class::Float => {
-            let kernel = kernels::primitive_to_text::<Float64Type>(|value, out| debug(value, out));
+            let kernel = kernels::primitive_to_text::<Float64Type>(debug);
             inner.call(ty, false, text(|value, out| debug(value.float(), out)), Some(kernel))
         }
         Class::Decimal(_, scale) => {

@@ -1,7 +1,7 @@
 //! Components by hand: core modules in text form, with the canonical ABI spelled out, embedded into the worlds of `wit/`.
 //!
 //! They need no guest toolchain, and can misbehave in ways a guest SDK would not let them.
-#![allow(dead_code, unreachable_pub, unused_macros, unused_macros, reason = "each test file uses its part")]
+#![allow(dead_code, unreachable_pub, unused_macros, clippy::unwrap_used, reason = "each test file uses its part")]
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;

@@ -5,8 +5,8 @@ use super::{PlanFormat, read, refuse};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use tidegate::file::{FileHost, Mistake, PipelineFile};
 use tidegate::Prepared;
+use tidegate::file::{FileHost, Mistake, PipelineFile};
 
 pub(super) fn validate(path: &Path) -> u8 {
     match planned(path) {

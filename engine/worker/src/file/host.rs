@@ -32,7 +32,13 @@ pub struct FileHost {
 
 impl FileHost {
     /// A host for `file`. `stop` asks for a stop at the next heartbeat; `on_record` sees every record, the last one too.
-    pub fn new(file: Arc<PipelineFile>, mut settings: HostSettings, config: HostConfig, stop: Arc<AtomicBool>, on_record: OnRecord) -> Self {
+    pub fn new(
+        file: Arc<PipelineFile>,
+        mut settings: HostSettings,
+        config: HostConfig,
+        stop: Arc<AtomicBool>,
+        on_record: OnRecord,
+    ) -> Self {
         let plugins = Plugins::read(&settings.plugins, &settings.base_dir, config).ok();
         settings.loaded_plugins = plugins.clone();
         FileHost { file, settings, plugins, stop, on_record, last: Mutex::new(Value::Null), stdout: StdoutTarget::process() }
@@ -84,7 +90,8 @@ impl FileHost {
     }
 
     fn is_dead_letter(&self, name: &str) -> bool {
-        let names = |map: &Map<String, Value>| ["deadLetter", "lateOutput"].iter().any(|key| map.get(*key).is_some_and(|value| value == name));
+        let names =
+            |map: &Map<String, Value>| ["deadLetter", "lateOutput"].iter().any(|key| map.get(*key).is_some_and(|value| value == name));
         let in_steps = || self.file.topology.stages.iter().flat_map(|stage| &stage.steps).filter_map(Value::as_object).any(names);
         names(&self.file.settings) || self.file.datasets.values().any(names) || in_steps()
     }
@@ -166,9 +173,9 @@ impl ControlPlane for FileHost {
 
     async fn resolve_dataset(&self, name: &str) -> Result<Binding> {
         match self.file.datasets.get(name) {
-            Some(dataset) => self.bind(name, dataset).map_err(|problems| {
-                Error::from(problems.into_iter().map(|problem| problem.under(["datasets", name])).collect::<Vec<_>>())
-            }),
+            Some(dataset) => self
+                .bind(name, dataset)
+                .map_err(|problems| Error::from(problems.into_iter().map(|problem| problem.under(["datasets", name])).collect::<Vec<_>>())),
             // A dataset that stages hand to each other needs no table.
             None if self.is_produced(name) && self.is_read(name) => Ok(Binding::internal(name)),
             None => {

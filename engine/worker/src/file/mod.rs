@@ -169,7 +169,8 @@ fn read_datasets(options: &mut Options<'_>) -> BTreeMap<String, Map<String, Valu
             Value::Object(map) => {
                 datasets.insert(name.clone(), map.clone());
             }
-            other => problems.push(Problem { path: vec!["datasets".into(), name.clone()], message: format!("expected a table, found `{other}`") }),
+            other => problems
+                .push(Problem { path: vec!["datasets".into(), name.clone()], message: format!("expected a table, found `{other}`") }),
         }
     }
     options.problems(problems);

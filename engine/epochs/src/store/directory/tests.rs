@@ -31,7 +31,7 @@ fn leftovers_of_a_crash_are_not_listed_and_are_swept_unless_somebody_holds_them(
     assert_eq!(store.list("").unwrap(), Vec::<String>::new());
     DirectoryStore::open(world.path()).unwrap();
     let left: Vec<_> = fs::read_dir(&temporaries).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(left, [held.clone()]);
+    assert_eq!(left, std::slice::from_ref(&held));
     drop(file);
     DirectoryStore::open(world.path()).unwrap();
     assert!(!held.exists());
