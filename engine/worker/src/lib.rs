@@ -1,7 +1,7 @@
 //! Tidegate: a streaming dataflow engine whose connectors and transforms are WebAssembly components.
 //!
 //! This crate is the composition root. A platform embeds it through [`run_stream`] and a [`ControlPlane`] of its own; the
-//! `tidegate` command does the same over a pipeline file ([`file`]). What a run is made of is decided in [`dataflow`]: stages
+//! `tidegate` command does the same over a pipeline file ([`mod@file`]). What a run is made of is decided in [`dataflow`]: stages
 //! and datasets become tasks and edges, and only the columns that somebody reads are asked of a source.
 //!
 //! The library installs no signal handler, subscriber, panic hook or global, and two runs in one process do not know of each other.
