@@ -3,7 +3,7 @@
 //! An epoch is a checkpoint's number. When its barrier has passed every task, the state objects are written, then one
 //! manifest is created if it is absent, and that creation is the decision: from there on the epoch's rows will be visible
 //! and its positions are where a restart goes on. [`EpochMachine`] decides the order, [`Ledger`] collects what tasks hand
-//! over, [`open`] begins a start (a *generation*) and fences the one before it, [`RecoveryPlan`] says what a start commits,
+//! over, [`open()`] begins a start (a *generation*) and fences the one before it, [`RecoveryPlan`] says what a start commits,
 //! undoes and restores, and [`Pruner`] says what may be deleted. All of them are pure or nearly so; an [`EpochStore`] is a
 //! handful of synchronous methods over named objects.
 //!

@@ -5,7 +5,7 @@
 //! If somebody else takes the number first, everything is looked at again.
 //!
 //! A run begins with manifest 0, which needs every split's resolved position and is therefore made by the caller between
-//! [`Opening::First`] and [`crate::publish`]. `--fresh` first *closes* the current run by a manifest that says `superseded`. That
+//! [`Opening::First`] and [`crate::publish()`]. `--fresh` first *closes* the current run by a manifest that says `superseded`. That
 //! one object decides: the old start is fenced by it, and every later start, whether it asked for a fresh run or not, finds
 //! the run closed and begins the next one.
 
