@@ -1,0 +1,76 @@
+//! What documents and examples show is what happens.
+
+#![allow(clippy::unwrap_used, reason = "a test may end by panicking")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+use tidegate_tests::{command, plugin, root};
+
+fn tidegate(folder: &Path, arguments: &[&str]) -> Output {
+    let output = Command::new(command()).args(arguments).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+/// The blocks of one language in a document.
+fn blocks(document: &str, language: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(root().join(document)).unwrap();
+    let fence = format!("```{language}\n");
+    text.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_string()).collect()
+}
+
+/// An example's pipeline file in a folder of its own, its paths made absolute.
+fn copied(example: &Path, folder: &Path) -> String {
+    let text = std::fs::read_to_string(example).unwrap();
+    let data = format!("path = \"{}/data/", example.parent().unwrap().display());
+    let mask = format!("path = \"{}\"", plugin("mask-pii").display());
+    let text = text.replace("path = \"data/", &data).replace("path = \"../../plugins/target/components/mask-pii.wasm\"", &mask);
+    let lines = text.lines().map(|line| if line.starts_with("events = ") { "events = 20000" } else { line });
+    let name = example.file_name().unwrap().to_string_lossy().into_owned();
+    std::fs::write(folder.join(&name), lines.collect::<Vec<_>>().join("\n")).unwrap();
+    name
+}
+
+#[test]
+fn the_readme_shows_a_pipeline_that_runs() {
+    let shown = blocks("README.md", "toml");
+    assert_eq!(shown.len(), 1);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("pipeline.toml"), &shown[0]).unwrap();
+    for verb in ["validate", "plan", "run"] {
+        tidegate(folder.path(), &[verb, "pipeline.toml"]);
+    }
+}
+
+#[test]
+fn the_readme_shows_rows_of_the_demo() {
+    let shown = blocks("README.md", "json").concat();
+    let folder = tempfile::tempdir().unwrap();
+    let name = copied(&root().join("examples/flights/flights.toml"), folder.path());
+    let output = tidegate(folder.path(), &["run", &name]);
+    let rows = String::from_utf8(output.stdout).unwrap();
+    let shown: Vec<&str> = shown.lines().filter(|line| line.starts_with('{')).collect();
+    assert!(shown.len() > 3);
+    for line in shown {
+        assert!(rows.lines().any(|row| row == line), "the demo does not print {line}");
+    }
+    let masked = std::fs::read_dir(folder.path().join("out/masked")).unwrap().map(|entry| entry.unwrap().path());
+    let masked: String = masked.filter(|path| path.is_file()).map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    assert_eq!(masked.lines().count(), 6099);
+    assert!(!masked.contains("\"tailnum\":\"N"), "a tail number left the plugin unmasked");
+}
+
+#[test]
+fn every_example_runs() {
+    let mut run = 0;
+    for folder in std::fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().path()) {
+        let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        for file in files.filter(|file| file.extension().is_some_and(|ending| ending == "toml")) {
+            let scratch = tempfile::tempdir().unwrap();
+            let name = copied(&file, scratch.path());
+            tidegate(scratch.path(), &["run", &name]);
+            run += 1;
+        }
+    }
+    assert!(run >= 5, "{run} examples");
+}
