@@ -44,12 +44,14 @@ pub struct Binding {
     pub sink: Arc<dyn OutputSink>,
     /// The dataset's keys that are not the connector's: `time`, `onBadData`, `deadLetter`, `require`, `changelog`.
     pub options: Map<String, Value>,
+    /// What a manifest keeps so that the sink can be built again; what the sink says of itself, unless the host says more.
+    pub recorded: Option<Value>,
 }
 
 impl Binding {
     /// A dataset with both halves.
     pub fn new(name: impl Into<String>, source: Arc<dyn InlineSource>, sink: Arc<dyn OutputSink>) -> Self {
-        Binding { name: name.into(), source, sink, options: Map::new() }
+        Binding { name: name.into(), source, sink, options: Map::new(), recorded: None }
     }
 
     /// A dataset that can only be read.
@@ -71,6 +73,13 @@ impl Binding {
         let name = name.into();
         let missing = Arc::new(Missing { dataset: name.clone() });
         Binding::new(name, Arc::clone(&missing) as Arc<dyn InlineSource>, missing)
+    }
+
+    /// Sets what a manifest keeps so that the sink can be built again.
+    #[must_use]
+    pub fn with_recorded(mut self, recorded: Value) -> Self {
+        self.recorded = Some(recorded);
+        self
     }
 
     /// Sets the keys that are not the connector's.
@@ -141,6 +150,8 @@ pub struct HostSettings {
     pub start: StartOptions,
     /// Tells whether the holder of an older claim is gone, so that its claim need not be waited for.
     pub(crate) is_gone: Option<tidegate_epochs::open::IsGone>,
+    /// Builds sinks from what a manifest recorded of them.
+    pub(crate) rebuild_sink: Option<tidegate_runtime::RebuildSink>,
     /// For chaos tests: called at every kill point.
     pub(crate) kill_hook: Option<tidegate_runtime::KillHook>,
     /// Plugins already read, so that their compiled code is shared.
@@ -195,6 +206,14 @@ impl HostSettings {
     #[must_use]
     pub fn with_local_claims(mut self) -> Self {
         self.is_gone = Some(Arc::new(|claim| crate::run::is_gone(&claim.holder)));
+        self
+    }
+
+    /// Builds a sink, by dataset and what [`Binding::recorded`] held, so that an epoch prepared under an older configuration can be
+    /// committed after the dataset has changed.
+    #[must_use]
+    pub fn with_rebuild_sink(mut self, rebuild: tidegate_runtime::RebuildSink) -> Self {
+        self.rebuild_sink = Some(rebuild);
         self
     }
 

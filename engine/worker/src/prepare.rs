@@ -94,7 +94,7 @@ async fn resolve(
             Ok((binding, options)) => {
                 waiting.extend(options.dead_letter.clone().map(|dead_letter| (dead_letter, path(&["datasets", &name, "deadLetter"]))));
                 let publishes = control.publishes(&name).await;
-                let sink_config = binding.sink.config();
+                let sink_config = binding.recorded.unwrap_or_else(|| binding.sink.config());
                 Dataset { sink_config, source: Some(binding.source), sink: Some(binding.sink), publishes, options }
             }
             Err(found) => {

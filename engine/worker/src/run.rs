@@ -162,6 +162,7 @@ impl Build {
             longest_wait: restarts.backoff_to,
         };
         config.clock = Arc::clone(&self.clock);
+        config.rebuild_sink = prepared.host.rebuild_sink.clone();
         config.kill = prepared.host.kill_hook.clone();
         config
     }

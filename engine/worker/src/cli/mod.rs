@@ -111,7 +111,7 @@ pub(crate) fn main() -> ExitCode {
 
 /// Reads a pipeline file as every verb does.
 fn read(path: &std::path::Path) -> Result<Arc<PipelineFile>, Vec<Mistake>> {
-    PipelineFile::read(path, &|name| std::env::var(name).ok()).map(Arc::new)
+    PipelineFile::read(path, Arc::new(|name| std::env::var(name).ok())).map(Arc::new)
 }
 
 /// Prints mistakes, and gives the exit code for them.

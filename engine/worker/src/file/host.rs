@@ -7,13 +7,16 @@ use crate::options::{self, DATASET_KEYS};
 use crate::prepare::{Prepared, prepare};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_api::config::Problem;
-use tidegate_api::{Error, Result, nearest};
+use tidegate_api::{Error, InlineSource, OutputSink, Result, nearest};
 use tidegate_connectors::ConnectorCtx;
 use tidegate_connectors::stdout::StdoutTarget;
 use tidegate_host::HostConfig;
+use tidegate_runtime::RebuildSink;
 
 /// What is told about every record of a run.
 pub type OnRecord = Box<dyn Fn(&Value) + Send + Sync>;
@@ -22,12 +25,11 @@ pub type OnRecord = Box<dyn Fn(&Value) + Send + Sync>;
 pub struct FileHost {
     file: Arc<PipelineFile>,
     settings: HostSettings,
-    /// None if `[plugins]` is mistaken; planning says so.
-    plugins: Option<Plugins>,
+    roles: Roles,
+    builder: Builder,
     stop: Arc<AtomicBool>,
     on_record: OnRecord,
     last: Mutex<Value>,
-    stdout: StdoutTarget,
 }
 
 impl FileHost {
@@ -41,7 +43,9 @@ impl FileHost {
     ) -> Self {
         let plugins = Plugins::read(&settings.plugins, &settings.base_dir, config).ok();
         settings.loaded_plugins = plugins.clone();
-        FileHost { file, settings, plugins, stop, on_record, last: Mutex::new(Value::Null), stdout: StdoutTarget::process() }
+        let builder = Builder { base_dir: file.base_dir.clone(), plugins, stdout: StdoutTarget::process() };
+        settings.rebuild_sink = Some(rebuild(&file, &builder));
+        FileHost { roles: Roles::of(&file), builder, file, settings, stop, on_record, last: Mutex::new(Value::Null) }
     }
 
     /// Plans the file, keeping every mistake of form, names, types and columns together, each with its line.
@@ -63,7 +67,7 @@ impl FileHost {
     fn unused_datasets(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (name, dataset) in &self.file.datasets {
-            if self.is_produced(name) || self.is_read(name) || self.is_dead_letter(name) {
+            if self.roles.is_named(name) {
                 continue;
             }
             let mut found = self.bind(name, dataset).err().unwrap_or_default();
@@ -76,7 +80,8 @@ impl FileHost {
     /// Sets what `stdout` datasets write to; the process's standard output without it.
     #[must_use]
     pub fn with_stdout(mut self, stdout: StdoutTarget) -> Self {
-        self.stdout = stdout;
+        self.builder.stdout = stdout;
+        self.settings.rebuild_sink = Some(rebuild(&self.file, &self.builder));
         self
     }
 
@@ -85,69 +90,136 @@ impl FileHost {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn is_produced(&self, name: &str) -> bool {
-        self.file.topology.stages.iter().any(|stage| stage.output == name)
-    }
-
-    fn is_dead_letter(&self, name: &str) -> bool {
-        let names =
-            |map: &Map<String, Value>| ["deadLetter", "lateOutput"].iter().any(|key| map.get(*key).is_some_and(|value| value == name));
-        let in_steps = || self.file.topology.stages.iter().flat_map(|stage| &stage.steps).filter_map(Value::as_object).any(names);
-        names(&self.file.settings) || self.file.datasets.values().any(names) || in_steps()
-    }
-
-    fn is_read(&self, name: &str) -> bool {
-        self.file.topology.stages.iter().any(|stage| stage.inputs.iter().any(|input| input == name))
-    }
-
     fn bind(&self, name: &str, dataset: &Map<String, Value>) -> Result<Binding, Vec<Problem>> {
         let options = dataset_keys(dataset);
-        let written = self.is_produced(name) || self.is_dead_letter(name);
-        let key = if dataset.contains_key("sink") { "sink" } else { "connector" };
-        if dataset.contains_key("sink") && dataset.contains_key("connector") {
-            return Err(vec![Problem::at("connector", "`connector` and `sink` stand together; a dataset has one of them")]);
+        let written = self.roles.is_written(name);
+        if !dataset.contains_key("sink") && !dataset.contains_key("connector") && written && self.roles.read.contains(name) {
+            return Ok(Binding::internal(name).with_options(options));
         }
-        let connector = match dataset.get(key) {
-            Some(Value::String(connector)) => connector.as_str(),
-            Some(other) => return Err(vec![Problem::at(key, format!("expected text, found `{other}`"))]),
-            None if written && self.is_read(name) => return Ok(Binding::internal(name).with_options(options)),
-            None => return Err(vec![Problem::at("connector", format!("dataset `{name}` has neither `connector` nor `sink`"))]),
-        };
-        if key == "sink" && !written {
+        if dataset.contains_key("sink") && !written {
             let message = format!("dataset `{name}` has a `sink`, but no stage has it as `output`; to read it, say `connector`");
             return Err(vec![Problem::at("sink", message)]);
         }
-        let mut rest: Map<String, Value> = dataset.clone();
-        rest.retain(|key, _| key != "connector" && key != "sink" && !DATASET_KEYS.contains(&key.as_str()));
-        let binding = if connector == "plugin" {
-            let plugin = match rest.remove("plugin") {
-                Some(Value::String(plugin)) => plugin,
-                Some(other) => return Err(vec![Problem::at("plugin", format!("expected text, found `{other}`"))]),
-                None => return Err(vec![Problem::at("plugin", "`plugin` is missing: the name of a `[plugins.NAME]`")]),
-            };
-            // Mistaken plugins have been reported; what uses them cannot be judged.
-            let Some(plugins) = &self.plugins else { return Err(Vec::new()) };
-            let at = |error: Error| vec![Problem::at("plugin", error.to_string())];
-            if written {
-                Binding::writing(name, plugins.sink(&plugin, &rest).map_err(at)?)
-            } else {
-                Binding::reading(name, plugins.source(&plugin, &rest).map_err(at)?)
-            }
+        let binding = if written {
+            // Recorded as written in the file: what stands there by reference is resolved again when it is needed.
+            let recorded = self.file.as_written(name).unwrap_or(Value::Null);
+            Binding::writing(name, self.builder.sink(name, dataset)?).with_recorded(recorded)
         } else {
-            // Names that another engine's files use for the same connector.
-            let connector = match connector {
-                "file" | "arrow" => "files",
-                other => other,
-            };
-            let cx = ConnectorCtx::new(self.file.base_dir(), name).with_stdout(self.stdout.clone());
-            if written {
-                Binding::writing(name, tidegate_connectors::sink(connector, &rest, &cx).map_err(|found| renamed(found, key))?)
-            } else {
-                Binding::reading(name, tidegate_connectors::source(connector, &rest, &cx).map_err(|found| renamed(found, key))?)
-            }
+            Binding::reading(name, self.builder.source(name, dataset)?)
         };
         Ok(binding.with_options(options))
     }
+}
+
+/// What the stages do with each dataset.
+#[derive(Debug, Default)]
+struct Roles {
+    read: BTreeSet<String>,
+    produced: BTreeSet<String>,
+    refused: BTreeSet<String>,
+}
+
+impl Roles {
+    fn of(file: &PipelineFile) -> Roles {
+        let mut roles = Roles::default();
+        for stage in &file.topology.stages {
+            roles.read.extend(stage.inputs.iter().cloned());
+            roles.produced.insert(stage.output.clone());
+        }
+        let steps = file.topology.stages.iter().flat_map(|stage| &stage.steps).filter_map(Value::as_object);
+        for map in steps.chain(file.datasets.values()).chain([&file.settings]) {
+            for key in ["deadLetter", "lateOutput"] {
+                roles.refused.extend(map.get(key).and_then(Value::as_str).map(str::to_string));
+            }
+        }
+        roles
+    }
+
+    fn is_written(&self, name: &str) -> bool {
+        self.produced.contains(name) || self.refused.contains(name)
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        self.is_written(name) || self.read.contains(name)
+    }
+}
+
+/// Builds the halves of datasets from their tables.
+#[derive(Clone)]
+struct Builder {
+    base_dir: PathBuf,
+    /// None if `[plugins]` is mistaken; planning says so.
+    plugins: Option<Plugins>,
+    stdout: StdoutTarget,
+}
+
+/// A connector's name, the key that gave it, and the connector's own options.
+struct Chosen<'a> {
+    connector: &'a str,
+    key: &'static str,
+    options: Map<String, Value>,
+}
+
+impl Builder {
+    fn choose<'a>(name: &str, dataset: &'a Map<String, Value>) -> Result<Chosen<'a>, Vec<Problem>> {
+        let key = if dataset.contains_key("sink") { "sink" } else { "connector" };
+        if key == "sink" && dataset.contains_key("connector") {
+            return Err(vec![Problem::at("connector", "`connector` and `sink` stand together; a dataset has one of them")]);
+        }
+        let connector = match dataset.get(key) {
+            // Names that another engine's files use for the same connector.
+            Some(Value::String(connector)) if connector == "file" || connector == "arrow" => "files",
+            Some(Value::String(connector)) => connector,
+            Some(other) => return Err(vec![Problem::at(key, format!("expected text, found `{other}`"))]),
+            None => return Err(vec![Problem::at("connector", format!("dataset `{name}` has neither `connector` nor `sink`"))]),
+        };
+        let mut options = dataset.clone();
+        options.retain(|key, _| key != "connector" && key != "sink" && !DATASET_KEYS.contains(&key.as_str()));
+        Ok(Chosen { connector, key, options })
+    }
+
+    fn plugin(&self, options: &mut Map<String, Value>) -> Result<(&Plugins, String), Vec<Problem>> {
+        let plugin = match options.remove("plugin") {
+            Some(Value::String(plugin)) => plugin,
+            Some(other) => return Err(vec![Problem::at("plugin", format!("expected text, found `{other}`"))]),
+            None => return Err(vec![Problem::at("plugin", "`plugin` is missing: the name of a `[plugins.NAME]`")]),
+        };
+        // Mistaken plugins have been reported; what uses them cannot be judged.
+        self.plugins.as_ref().map(|plugins| (plugins, plugin)).ok_or_else(Vec::new)
+    }
+
+    fn cx(&self, name: &str) -> ConnectorCtx {
+        ConnectorCtx::new(&self.base_dir, name).with_stdout(self.stdout.clone())
+    }
+
+    fn source(&self, name: &str, dataset: &Map<String, Value>) -> Result<Arc<dyn InlineSource>, Vec<Problem>> {
+        let Chosen { connector, key, mut options } = Builder::choose(name, dataset)?;
+        if connector == "plugin" {
+            let (plugins, plugin) = self.plugin(&mut options)?;
+            return plugins.source(&plugin, &options).map_err(|error| vec![Problem::at("plugin", error.to_string())]);
+        }
+        tidegate_connectors::source(connector, &options, &self.cx(name)).map_err(|found| renamed(found, key))
+    }
+
+    fn sink(&self, name: &str, dataset: &Map<String, Value>) -> Result<Arc<dyn OutputSink>, Vec<Problem>> {
+        let Chosen { connector, key, mut options } = Builder::choose(name, dataset)?;
+        if connector == "plugin" {
+            let (plugins, plugin) = self.plugin(&mut options)?;
+            return plugins.sink(&plugin, &options).map_err(|error| vec![Problem::at("plugin", error.to_string())]);
+        }
+        tidegate_connectors::sink(connector, &options, &self.cx(name)).map_err(|found| renamed(found, key))
+    }
+}
+
+/// Builds a sink from the table that a manifest recorded.
+fn rebuild(file: &Arc<PipelineFile>, builder: &Builder) -> RebuildSink {
+    let (file, builder) = (Arc::clone(file), builder.clone());
+    Arc::new(move |name, recorded| {
+        let Value::Object(dataset) = file.resolved(recorded)? else {
+            return Err(Error::config(format!("what the manifest recorded of the sink `{name}` is no table")));
+        };
+        builder.sink(name, &dataset).map_err(Error::from)
+    })
 }
 
 /// The keys that are not the connector's.
@@ -177,7 +249,7 @@ impl ControlPlane for FileHost {
                 .bind(name, dataset)
                 .map_err(|problems| Error::from(problems.into_iter().map(|problem| problem.under(["datasets", name])).collect::<Vec<_>>())),
             // A dataset that stages hand to each other needs no table.
-            None if self.is_produced(name) && self.is_read(name) => Ok(Binding::internal(name)),
+            None if self.roles.produced.contains(name) && self.roles.read.contains(name) => Ok(Binding::internal(name)),
             None => {
                 let hint = nearest::hint(name, self.file.datasets.keys().map(String::as_str));
                 Err(Error::config(format!("there is no dataset `{name}`{hint}; declare it as `[datasets.{name}]`")))

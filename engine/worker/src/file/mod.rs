@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tidegate_api::config::{Options, Problem};
 
 pub use host::{FileHost, OnRecord};
@@ -39,7 +40,6 @@ impl fmt::Display for Mistake {
 }
 
 /// A pipeline file as read.
-#[derive(Debug)]
 pub struct PipelineFile {
     file: String,
     base_dir: PathBuf,
@@ -52,6 +52,16 @@ pub struct PipelineFile {
     stages_key: &'static str,
     mask: Mask,
     problems: Vec<Problem>,
+    variable: Variables,
+}
+
+/// Looks up environment variables.
+pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+impl fmt::Debug for PipelineFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PipelineFile").field("file", &self.file).field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl PipelineFile {
@@ -60,7 +70,7 @@ impl PipelineFile {
     /// # Errors
     /// A file that cannot be read, or is no TOML. Mistakes of its form are kept in [`PipelineFile::problems`], so that they are
     /// reported together with those that planning finds.
-    pub fn read(path: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Result<PipelineFile, Vec<Mistake>> {
+    pub fn read(path: &Path, variable: Variables) -> Result<PipelineFile, Vec<Mistake>> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let place = std::env::current_dir().map(|dir| format!(" (looked in `{}`)", dir.display())).unwrap_or_default();
             let looked = if path.is_relative() { place } else { String::new() };
@@ -76,18 +86,12 @@ impl PipelineFile {
     ///
     /// # Errors
     /// As [`PipelineFile::read`].
-    pub fn parse(
-        text: &str,
-        file: &str,
-        default_name: &str,
-        base_dir: PathBuf,
-        variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<PipelineFile, Vec<Mistake>> {
+    pub fn parse(text: &str, file: &str, default_name: &str, base_dir: PathBuf, variable: Variables) -> Result<PipelineFile, Vec<Mistake>> {
         let document = Document::parse(text)
             .map_err(|(line, message)| vec![Mistake { line, problem: Problem::whole(message), file: file.to_string() }])?;
         let mut root = Value::Object(document.root.clone());
         let (mut problems, mut mask) = (Vec::new(), Mask::default());
-        let scope = interpolate::Scope { variable, base_dir: &base_dir };
+        let scope = interpolate::Scope { variable: variable.as_ref(), base_dir: &base_dir };
         interpolate::interpolate(&mut root, &scope, &mut Vec::new(), &mut problems, &mut mask);
         let root = root.as_object().cloned().unwrap_or_default();
 
@@ -104,7 +108,7 @@ impl PipelineFile {
         problems.extend(options.finish());
 
         let file = file.to_string();
-        Ok(PipelineFile { file, base_dir, name, settings, plugins, datasets, topology, document, stages_key, mask, problems })
+        Ok(PipelineFile { file, base_dir, name, settings, plugins, datasets, topology, document, stages_key, mask, problems, variable })
     }
 
     /// The mistakes of its form.
@@ -135,6 +139,22 @@ impl PipelineFile {
     /// Settings and plugins, for the host contract.
     pub fn host_settings(&self) -> HostSettings {
         HostSettings::default().with_settings(self.settings.clone()).with_plugins(self.plugins.clone()).with_base_dir(&self.base_dir)
+    }
+
+    /// A dataset's table as it is written, references and all.
+    fn as_written(&self, dataset: &str) -> Option<Value> {
+        self.document.root.get("datasets")?.get(dataset).cloned()
+    }
+
+    /// A value with its references replaced.
+    ///
+    /// # Errors
+    /// `Config` for what is not set or cannot be read.
+    fn resolved(&self, written: &Value) -> tidegate_api::Result<Value> {
+        let (mut value, mut problems) = (written.clone(), Vec::new());
+        let scope = interpolate::Scope { variable: self.variable.as_ref(), base_dir: &self.base_dir };
+        interpolate::interpolate(&mut value, &scope, &mut Vec::new(), &mut problems, &mut Mask::default());
+        if problems.is_empty() { Ok(value) } else { Err(problems.into()) }
     }
 
     /// Puts problems where they stand in the file: sorted by line, masked, without repetition.
@@ -194,6 +214,9 @@ fn read_stages(options: &mut Options<'_>, key: &'static str) -> Topology {
         };
         let mut stage = Options::new(map);
         let inputs = stage.strings("inputs").unwrap_or_default();
+        if inputs.iter().any(String::is_empty) {
+            stage.problem("inputs", "a dataset's name is empty");
+        }
         if !stage.has("inputs") {
             stage.problem("inputs", "`inputs` is missing: the datasets the stage reads");
         }
@@ -212,7 +235,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<PipelineFile, Vec<Mistake>> {
-        let file = PipelineFile::parse(text, "p.toml", "p", PathBuf::from("."), &|_| None)?;
+        let file = PipelineFile::parse(text, "p.toml", "p", PathBuf::from("."), Arc::new(|_| None))?;
         if file.problems().is_empty() { Ok(file) } else { Err(file.locate(file.problems().to_vec())) }
     }
 
@@ -237,7 +260,7 @@ mod tests {
 
     #[test]
     fn p222_a_missing_file_says_where_it_was_looked_for() {
-        let mistakes = PipelineFile::read(Path::new("does-not-exist.toml"), &|_| None).unwrap_err();
+        let mistakes = PipelineFile::read(Path::new("does-not-exist.toml"), Arc::new(|_| None)).unwrap_err();
         let text = mistakes[0].to_string();
         assert!(text.contains("does-not-exist.toml") && text.contains("looked in"), "{text}");
     }
@@ -251,7 +274,7 @@ mod tests {
     #[test]
     fn p224_unrelated_variables_do_not_matter() {
         let text = "[[stages]]\ninputs = [\"a\"]\noutput = \"b\"\n";
-        let read = PipelineFile::parse(text, "p.toml", "p", PathBuf::from("."), &|name| Some(format!("value of {name}")));
+        let read = PipelineFile::parse(text, "p.toml", "p", PathBuf::from("."), Arc::new(|name| Some(format!("value of {name}"))));
         assert!(read.is_ok());
     }
 

@@ -43,12 +43,23 @@ pub(super) struct Structure<'a> {
     pub(super) readers: BTreeMap<&'a str, Vec<(usize, usize)>>,
 }
 
+/// Chained steps run nested on one stack, and a plan is for people to read.
+const MAX_STEPS: usize = 1000;
+const MAX_STAGES: usize = 1000;
+
 impl<'a> Structure<'a> {
     /// Reads steps and checks names.
     pub(super) fn new(input: &PlanInput<'a>, problems: &mut Problems) -> Self {
         let stages = &input.topology.stages;
         if stages.is_empty() {
             problems.whole("there is no stage; a pipeline needs at least one");
+        }
+        let steps: usize = stages.iter().map(|stage| stage.steps.len()).sum();
+        if steps > MAX_STEPS || stages.len() > MAX_STAGES {
+            problems.whole(format!(
+                "{} stages with {steps} steps; a pipeline has at most {MAX_STAGES} stages and {MAX_STEPS} steps",
+                stages.len()
+            ));
         }
         let mut producer = BTreeMap::new();
         let mut readers: BTreeMap<&str, Vec<(usize, usize)>> = BTreeMap::new();
