@@ -228,6 +228,32 @@ fn an_interrupt_stops_with_a_last_epoch_and_the_next_run_goes_on() {
     assert_eq!(rows, 60_000 / 50 * 46);
 }
 
+#[test]
+fn an_epoch_prepared_for_a_sink_that_has_changed_since_is_committed_where_it_was_prepared() {
+    let slow = GOOD
+        .replace("events = 1000", "events = 20000\nrate = 20000")
+        .replace("name = \"good\"", "name = \"good\"\n[settings]\ncheckpointEvery = \"100ms\"");
+    let folder = folder_with(&slow);
+    let mut run = Command::new(command());
+    let run = run.args(["run", "p.toml", "--pause-at=after-manifest:2"]).current_dir(folder.path()).env("COLUMN", "auction");
+    let mut child = run.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let said_by_child = std::io::BufReader::new(child.stderr.take().unwrap());
+    let paused = std::io::BufRead::lines(said_by_child).map_while(Result::ok).any(|line| line.contains("paused at after-manifest"));
+    assert!(paused, "the run stands still between a manifest and its commit");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    std::fs::write(folder.path().join("p.toml"), slow.replace("path = \"out\"", "path = \"elsewhere\"")).unwrap();
+    let rest = tidegate(folder.path(), &["run", "p.toml"]);
+    assert_eq!(rest.status.code(), Some(0), "{}", said(&rest));
+    let rows = |output: &str| -> usize {
+        let files = std::fs::read_dir(folder.path().join(output)).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+        files.map(|path| std::fs::read_to_string(path).unwrap().lines().count()).sum()
+    };
+    let (before, after) = (rows("out"), rows("elsewhere"));
+    assert!(before > 0 && after > 0, "{before} and {after}");
+    assert_eq!(before + after, 20_000 / 50 * 46);
+}
+
 #[allow(clippy::disallowed_methods, reason = "the process watched has its own clock")]
 fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(10));
