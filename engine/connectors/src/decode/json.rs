@@ -32,6 +32,10 @@ enum Part {
 /// More rows than any call asks for, so that the parser never stops by itself.
 const MANY: usize = 1 << 20;
 
+/// How deep the values of a line may stand inside each other. The parser calls itself for every level, so without a limit one
+/// hostile line could use up the stack.
+const MAX_NESTING: usize = 128;
+
 impl JsonDecoder {
     /// A decoder of these columns.
     pub fn new(wanted: Wanted) -> Self {
@@ -67,9 +71,17 @@ impl JsonDecoder {
 
     /// Parses lines `lines`, splitting them until what is bad stands alone. Every line is in exactly one part.
     fn parse(&mut self, input: &[u8], lines: Range<usize>, parts: &mut Vec<(Range<usize>, Part)>) -> Result<()> {
-        if lines.is_empty() {
-            return Ok(());
+        let mut next = lines.start;
+        // A loop, not a call for the rest: a batch may hold nothing but bad lines.
+        while next < lines.end {
+            next = self.parse_run(input, next..lines.end, parts)?;
         }
+        Ok(())
+    }
+
+    /// Parses lines up to the first that the parser refuses, that one included; answers the line after them.
+    fn parse_run(&mut self, input: &[u8], lines: Range<usize>, parts: &mut Vec<(Range<usize>, Part)>) -> Result<usize> {
+        let end = lines.end;
         let mut parser = match self.parser.take() {
             Some(parser) => parser,
             None => ReaderBuilder::new(Arc::clone(&self.raw)).with_batch_size(MANY).with_coerce_primitive(true).build_decoder()?,
@@ -80,36 +92,58 @@ impl JsonDecoder {
                 // The parser is in the middle of something and is given up; what it had taken is parsed again.
                 self.parse(input, lines.start..line, parts)?;
                 parts.push((line..line + 1, Part::Bad(BadReason::Malformed, message)));
-                return self.parse(input, line + 1..lines.end, parts);
+                return Ok(line + 1);
             }
         }
         match parser.flush() {
             Ok(Some(rows)) if rows.num_rows() == lines.len() => {
                 self.parser = Some(parser);
                 parts.push((lines, Part::Rows(rows)));
-                Ok(())
             }
             _ if lines.len() > 1 => {
                 let middle = lines.start + lines.len() / 2;
                 self.parse(input, lines.start..middle, parts)?;
-                self.parse(input, middle..lines.end, parts)
+                self.parse(input, middle..lines.end, parts)?;
             }
-            Ok(_) => {
-                parts.push((lines, Part::Bad(BadReason::Malformed, "expected one object".into())));
-                Ok(())
+            Ok(_) => parts.push((lines, Part::Bad(BadReason::Malformed, "expected one object".into()))),
+            Err(error) => parts.push((lines, Part::Bad(BadReason::TypeMismatch, error.to_string()))),
+        }
+        Ok(end)
+    }
+}
+
+/// Whether values stand deeper inside each other than [`MAX_NESTING`].
+fn too_deep(line: &[u8]) -> bool {
+    // Nearly every line has fewer brackets than levels are allowed, which is quick to see.
+    if line.len() <= MAX_NESTING || memchr::memchr2_iter(b'[', b'{', line).nth(MAX_NESTING).is_none() {
+        return false;
+    }
+    let (mut depth, mut in_text, mut escaped) = (0usize, false, false);
+    for byte in line {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => {
+                depth += 1;
+                if depth > MAX_NESTING {
+                    return true;
+                }
             }
-            Err(error) => {
-                parts.push((lines, Part::Bad(BadReason::TypeMismatch, error.to_string())));
-                Ok(())
-            }
+            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
         }
     }
+    false
 }
 
 /// Feeds one line, which must be exactly one object.
 fn one_object(parser: &mut arrow::json::reader::Decoder, line: &[u8], rows: usize) -> Result<(), String> {
     if line.trim_ascii_start().first() != Some(&b'{') {
         return Err("expected an object".into());
+    }
+    if too_deep(line) {
+        return Err(format!("values are nested deeper than {MAX_NESTING} levels"));
     }
     let taken = parser.decode(line).map_err(|error| error.to_string())?;
     if taken != line.len() || parser.has_partial_record() {

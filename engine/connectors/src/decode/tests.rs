@@ -173,6 +173,44 @@ fn a_broken_line_of_json_costs_only_itself() {
 }
 
 #[test]
+fn json_nested_too_deep_costs_only_its_line() {
+    let nested = |open: &str, close: &str, levels: usize, core: &str| format!("{}{core}{}", open.repeat(levels), close.repeat(levels));
+    let brackets = format!("{{\"a\":2,\"s\":\"{}\"}}", "[\\\"{".repeat(1_000));
+    let lines = [
+        "{\"a\":1}".to_string(),
+        format!("{{\"a\":{}}}", nested("[", "]", 30_000, "")),
+        format!("{{\"a\":{}", "[".repeat(30_000)),
+        format!("{{\"a\":{}}}", nested("{\"a\":", "}", 150_000, "1")),
+        format!("{{\"other\":{}}}", nested("[{\"a\":", "}]", 30_000, "1")),
+        brackets,
+        format!("{{\"a\":3,\"other\":{}}}", nested("[", "]", 127, "")),
+        format!("{{\"a\":3,\"other\":{}}}", nested("[", "]", 128, "")),
+        format!("{{\"a\":4,\"other\":[{}]}}", vec!["[]"; 1_000].join(",")),
+    ];
+    for columns in [vec![("a", "int64")], vec![("a", "int64"), ("s", "string")], vec![("a", "int64"), ("other", "list<list<int64>>")]] {
+        let decoded = json(&columns, &lines.join("\n"));
+        assert_eq!(decoded.rows.num_rows() + decoded.bad.len(), lines.len());
+        for line in [1, 2, 3, 4, 7] {
+            let bad = decoded.bad.iter().find(|bad| bad.record == line).unwrap();
+            assert_eq!(bad.row.reason, BadReason::Malformed);
+            assert_eq!(bad.row.message, "values are nested deeper than 128 levels");
+        }
+        if columns.len() == 1 {
+            assert_eq!(integers(&decoded.rows, 0), [Some(1), Some(2), Some(3), Some(4)]);
+        }
+    }
+    let decoded = json(&[("a", "list<int64>")], &lines[1]);
+    assert_eq!(reasons(&decoded), [(0, BadReason::Malformed)]);
+}
+
+#[test]
+fn a_batch_of_bad_lines_alone_needs_no_stack() {
+    let text = "broken\n".repeat(100_000);
+    let decoded = json(&[("a", "int64")], &text);
+    assert_eq!((decoded.rows.num_rows(), decoded.bad.len()), (0, 100_000));
+}
+
+#[test]
 fn json_has_lists_structs_timestamps_and_decimals() {
     let columns =
         [("l", "list<int64>"), ("s", "struct<x: string, y: float64>"), ("t", "timestamp_ms"), ("d", "decimal(10,2)"), ("f", "bool")];
