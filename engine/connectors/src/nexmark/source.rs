@@ -183,17 +183,22 @@ impl Part {
         let end = config.end();
         if self.kinds == Kinds::NONE {
             // Nothing passes the condition on `type`: time and position move on without rows.
-            let next = available.min(self.next.saturating_add(1 << 20));
+            let next = available.min(self.next.saturating_add(1 << 20)).max(self.next);
             let chunk = (next > self.next || next >= end).then(|| self.chunk(config, 0, 0, next)).transpose()?;
             return Ok(chunk);
         }
+        if available <= self.next && available < end {
+            // A split that was ahead of the others when they were stopped waits until they have come as far.
+            return Ok(None);
+        }
         let from = share.row_at(self.kinds, self.next);
-        let last = share.row_at(self.kinds, available);
+        // A position past the end, left by a stream that was longer, has nothing before it any more.
+        let last = share.row_at(self.kinds, available).max(from);
         let to = last.min(from.saturating_add(max_rows as u64));
         if to == from && available < end {
             return Ok(None);
         }
-        let next = if to == last && available >= end { end } else { share.event_at(self.kinds, to) };
+        let next = if to == last && available >= end { end.max(self.next) } else { share.event_at(self.kinds, to) };
         let mut chunk = self.chunk(config, from, to, next)?;
         if request.ordinals {
             chunk.ordinals = self.ordinals(from, to);

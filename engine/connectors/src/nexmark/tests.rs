@@ -375,6 +375,55 @@ fn a_rate_lets_events_through_as_the_clock_goes() {
     }
 }
 
+/// All splits at these positions, in one reader.
+fn resumed(
+    source: &NexmarkSource,
+    request: SourceRequest,
+    positions: [u64; 3],
+    clock: &Arc<ManualClock>,
+) -> Box<dyn tidegate_api::SourceReader> {
+    let mut splits = source.discover(None).unwrap().added;
+    for (split, position) in splits.iter_mut().zip(positions) {
+        split.position = Some(Position::number(position));
+    }
+    let run = RunIdentity::new("test", RunId::new("run"), Generation(2), "events");
+    source.open(SourceCtx::new(run).with_start(splits).with_request(request).with_clock(Arc::clone(clock) as _)).unwrap()
+}
+
+#[test]
+fn a_split_that_is_ahead_waits_for_the_others() {
+    let source = source(json!({ "events": 60_000, "rate": 3_000, "partitions": 3 }));
+    for kind in [None, Some("bid"), Some("person"), Some("nothing")] {
+        let asked = SourceRequest::all().with_equals(kind.map_or_else(Vec::new, only));
+        // Positions within, and one past an end that was later.
+        for positions in [[9_000, 21_000, 0], [59_999, 60_000, 1], [70_000, 12, 90_000]] {
+            let clock = Arc::new(ManualClock::default());
+            let mut reader = resumed(&source, asked.clone(), positions, &clock);
+            let (mut rows, mut finished) = (0, 0);
+            for _ in 0..10_000 {
+                let polled = reader.poll(request(500)).unwrap();
+                rows += polled.chunks.iter().map(|chunk| chunk.rows.num_rows()).sum::<usize>();
+                finished += polled.states.iter().filter(|(_, state)| *state == SplitState::Finished).count();
+                if finished == 3 {
+                    break;
+                }
+                if polled.chunks.is_empty() {
+                    clock.advance(Duration::from_millis(100));
+                }
+            }
+            assert_eq!(finished, 3, "{kind:?} {positions:?}");
+            let left = |index: u64| (positions[index as usize]..60_000).filter(move |n| n / EPOCH % 3 == index);
+            let of_kind = |n: &u64| match kind {
+                None => true,
+                Some("person") => n % EPOCH == 0,
+                Some("bid") => n % EPOCH > 3,
+                Some(_) => false,
+            };
+            assert_eq!(rows, (0..3).flat_map(left).filter(of_kind).count(), "{kind:?} {positions:?}");
+        }
+    }
+}
+
 #[test]
 fn a_throttled_split_is_caught_up_until_more_is_due() {
     let clock = Arc::new(ManualClock::default());
