@@ -175,7 +175,7 @@ pub fn check(manifest: &Manifest, shape: &JobShape) -> Result<BTreeMap<String, S
                 dropped.insert(name.clone(), reason);
             }
             Some(reason) => problems.push(format!(
-                "the state of stage `{name}` does not fit: {reason}; undo the change, or use `--drop-state {name}` to go on without it"
+                "the state of stage `{name}` does not fit: {reason}; undo the change in the pipeline file, or start over with `--fresh`, which loses the state"
             )),
         }
     }

@@ -93,7 +93,7 @@ pub(super) fn choose<'a>(store: &dyn EpochStore, request: &OpenRequest, history:
         let two_phase = two_phase(history, request);
         if !two_phase.is_empty() {
             return Err(Error::config(format!(
-                "epoch {worst} was published and cannot be restored: {why}; `--from {}` goes back to the newest epoch that is whole, and rows come again in {}",
+                "epoch {worst} was published and cannot be restored: {why}; the newest epoch that is whole is {}, and going back to it would repeat rows in {}: restore the store from a backup, or start over with `--fresh`, which loses the state",
                 base.epoch,
                 quoted(&two_phase)
             )));

@@ -194,9 +194,10 @@ fn what_does_not_fit_the_plan_is_refused_with_every_reason_at_once() {
     changed.shape.sources = BTreeMap::from([("other".to_string(), String::new())]);
     changed.shape.operators.insert("hourly".to_string(), Signature::new("windowedAggregate", 1).with("size", "2h"));
     let why = refused(&store, &changed, later());
-    for part in ["source `in`", "stage `hourly`", "`size` was `\"1h\"` and is `\"2h\"`", "--drop-state hourly", "--fresh"] {
+    for part in ["source `in`", "stage `hourly`", "`size` was `\"1h\"` and is `\"2h\"`", "undo the change", "--fresh"] {
         assert!(why.contains(part), "{part}: {why}");
     }
+    assert!(!why.contains("--drop-state"), "{why}");
 }
 
 #[test]
