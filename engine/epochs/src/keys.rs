@@ -49,6 +49,15 @@ pub enum Copy {
 /// The folder of all manifests.
 pub const MANIFESTS: &str = "manifests/";
 
+/// The folder of all marks.
+pub const MARKS: &str = "marks/";
+
+/// The folder of all claims.
+pub const CLAIMS: &str = "claims/";
+
+/// The folder of all state objects.
+pub const OBJECTS: &str = "objects/";
+
 /// The folder of one run's manifests.
 pub fn manifests(run: RunNumber) -> String {
     format!("{MANIFESTS}{:08}/", run.0)
@@ -79,17 +88,17 @@ pub fn mark(run: RunNumber, epoch: Epoch) -> String {
 
 /// The folder of one run's marks.
 pub fn marks(run: RunNumber) -> String {
-    format!("marks/{:08}/", run.0)
+    format!("{MARKS}{:08}/", run.0)
 }
 
 /// The claim of a generation.
 pub fn claim(run: RunNumber, generation: Generation) -> String {
-    format!("claims/{:08}/{:010}", run.0, generation.0)
+    format!("{CLAIMS}{:08}/{:010}", run.0, generation.0)
 }
 
 /// The folder of the objects of one run.
 pub fn objects(run_id: &RunId) -> String {
-    format!("objects/{}/", segment(run_id.as_str()))
+    format!("{OBJECTS}{}/", segment(run_id.as_str()))
 }
 
 /// A state object. `task` names operator and task; `seq` numbers the objects of one task and epoch.

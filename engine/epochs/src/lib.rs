@@ -36,7 +36,7 @@ pub use manifest::{End, Manifest};
 pub use open::{FirstStart, OpenRequest, Opening, open};
 pub use pieces::{OperatorSnapshot, SnapshotPiece, name_pieces, read_pieces};
 pub use pruner::Pruner;
-pub use publish::{Published, mark_committed, publish};
+pub use publish::{Published, mark_committed, publish, taken_over};
 pub use recovery::{JobShape, RecoveryPlan, SinkRecovery, SinkShape, SourceRecovery, settle};
 pub use store::directory::DirectoryStore;
 pub use store::memory::MemoryStore;

@@ -76,10 +76,22 @@ impl History {
 /// Reads the newest run of a store; `None` if it has none.
 ///
 /// # Errors
-/// `External` if the store does not answer, `Config` if a later version of the engine wrote a manifest.
+/// `External` if the store does not answer, `Config` if a later version of the engine wrote a manifest or if what else the store
+/// holds shows that manifests are missing.
 pub fn newest_run(store: &dyn EpochStore) -> Result<Option<History>> {
-    let keys = store.list(keys::MANIFESTS).context(|| "listing manifests".to_string())?;
-    let found: BTreeSet<(RunNumber, Epoch)> = keys.iter().filter_map(|key| keys::parse_manifest(key)).collect();
+    let mut found = numbers(store)?;
+    if found.is_empty()
+        && let Some(remnant) = remnant(store)?
+    {
+        // Another start may have begun between the two listings.
+        found = numbers(store)?;
+        if found.is_empty() {
+            return Err(Error::config(format!(
+                "the store is damaged: it holds `{remnant}` and no manifest under `{}`; restore that folder from a backup, or move the store away to start over, which loses its state",
+                keys::MANIFESTS
+            )));
+        }
+    }
     let Some(&(run, _)) = found.last() else {
         return Ok(None);
     };
@@ -103,7 +115,49 @@ pub fn newest_run(store: &dyn EpochStore) -> Result<Option<History>> {
     }
     let marks = store.list(&keys::marks(run)).context(|| "listing commit marks".to_string())?;
     history.marks = marks.iter().filter_map(|key| key.rsplit('/').next()?.parse().ok().map(Epoch)).collect();
+    if let Some(&marked) = history.marks.last().filter(|marked| history.newest().is_none_or(|newest| **marked > newest)) {
+        refuse_a_lost_manifest(store, run, marked)?;
+    }
     Ok(Some(history))
+}
+
+/// The numbers of all manifests.
+fn numbers(store: &dyn EpochStore) -> Result<BTreeSet<(RunNumber, Epoch)>> {
+    let keys = store.list(keys::MANIFESTS).context(|| "listing manifests".to_string())?;
+    Ok(keys.iter().filter_map(|key| keys::parse_manifest(key)).collect())
+}
+
+/// Something that only exists after a manifest did.
+fn remnant(store: &dyn EpochStore) -> Result<Option<String>> {
+    for folder in [keys::MARKS, keys::CLAIMS, keys::OBJECTS] {
+        if let Some(key) = store.list(folder).context(|| format!("listing `{folder}`"))?.into_iter().next() {
+            return Ok(Some(key));
+        }
+    }
+    Ok(None)
+}
+
+/// A mark is written after its manifest and deleted before it. A manifest that is newer than the listing is no loss.
+fn refuse_a_lost_manifest(store: &dyn EpochStore, run: RunNumber, epoch: Epoch) -> Result<()> {
+    let (a, b) = (keys::manifest(run, epoch, Copy::A), keys::manifest(run, epoch, Copy::B));
+    for key in [&a, &b] {
+        if store.get(key).context(|| format!("manifest `{key}`"))?.is_some() {
+            return Ok(());
+        }
+    }
+    Err(Error::config(format!(
+        "the store is damaged: epoch {epoch} was committed, and its manifest (`{a}`, `{b}`) is missing; restore it from a backup, or move the store away to start over, which loses its state"
+    )))
+}
+
+/// Who has taken the pipeline over from `holder`, whose start had published a manifest: the owner of the newest one, if it is another.
+///
+/// # Errors
+/// As [`newest_run`].
+pub fn taken_over(store: &dyn EpochStore, holder: &str) -> Result<Option<String>> {
+    let history = newest_run(store)?;
+    let newest = history.and_then(|history| history.manifests.into_values().next_back());
+    Ok(newest.map(|newest| newest.owner).filter(|owner| owner != holder))
 }
 
 enum Read {

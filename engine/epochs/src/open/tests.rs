@@ -1,5 +1,6 @@
 use super::*;
 use crate::claim::{release, renew};
+use crate::keys;
 use crate::manifest::{PendingToken, PieceRef, SplitStatus};
 use crate::recovery::SinkShape;
 use crate::{MemoryStore, mark_committed};
@@ -198,6 +199,42 @@ fn what_does_not_fit_the_plan_is_refused_with_every_reason_at_once() {
         assert!(why.contains(part), "{part}: {why}");
     }
     assert!(!why.contains("--drop-state"), "{why}");
+}
+
+#[test]
+fn a_store_that_lost_its_manifests_is_refused_and_says_what_is_missing() {
+    let all = |store: &MemoryStore, prefix: &str| store.list(prefix).unwrap();
+    let (store, manifest) = running(EventTime(0));
+    mark_committed(&store, &manifest).unwrap();
+    renew(&store, &manifest, EventTime(0)).unwrap();
+    for key in all(&store, keys::MANIFESTS) {
+        store.delete(&key).unwrap();
+    }
+    for left in ["marks/", "claims/", "objects/"] {
+        let store = store.fork();
+        for key in ["marks/", "claims/", "objects/"].iter().filter(|prefix| **prefix != left).flat_map(|prefix| all(&store, prefix)) {
+            store.delete(&key).unwrap();
+        }
+        for request in [request("two"), request("two").with_fresh(true)] {
+            let why = refused(&store, &request, later());
+            for part in [left, "no manifest", "backup"] {
+                assert!(why.contains(part), "{part}: {why}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_mark_without_its_manifest_is_refused_instead_of_going_back() {
+    let (store, manifest) = running(EventTime(0));
+    mark_committed(&store, &manifest).unwrap();
+    for copy in [keys::Copy::A, keys::Copy::B] {
+        store.delete(&keys::manifest(manifest.run, manifest.epoch, copy)).unwrap();
+    }
+    let why = refused(&store, &request("two"), later());
+    for part in ["epoch 2", "manifests/00000001/00000000000000000002", "backup"] {
+        assert!(why.contains(part), "{part}: {why}");
+    }
 }
 
 #[test]
