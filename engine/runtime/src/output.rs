@@ -131,6 +131,10 @@ impl Outputs {
         }
         self.said = watermark;
         for outlet in self.edges.iter_mut().flat_map(|edge| &mut edge.outlets) {
+            if watermark == Watermark::Idle && outlet.gathered.is_empty() {
+                // Idle takes no promise back, so the one before it is not replaced.
+                outlet.queue_watermark();
+            }
             outlet.watermark = Some(watermark);
             if outlet.gathered.is_empty() {
                 outlet.queue_watermark();
@@ -224,7 +228,11 @@ impl Outlet {
         let Some(watermark) = self.watermark.take() else { return };
         let event = Event::Watermark(watermark);
         match self.queue.back_mut() {
-            Some(Queued { event: last @ Event::Watermark(_), .. }) => *last = event,
+            Some(Queued { event: last @ Event::Watermark(_), .. })
+                if watermark != Watermark::Idle || matches!(last, Event::Watermark(Watermark::Idle)) =>
+            {
+                *last = event;
+            }
             Some(_) | None => self.queue.push_back(Queued { event, rows: 0, bytes: 0 }),
         }
     }

@@ -174,6 +174,44 @@ fn a_bounded_input_may_end_in_a_suspend() {
 }
 
 #[test]
+fn windows_that_are_open_at_a_suspended_end_complete_with_the_input_of_a_later_start() {
+    // Split n holds the times 100 n to 100 n + 9; windows of 1000 span ten splits.
+    let source = Finding::new(3);
+    let (out, store) = (Collector::new(), MemoryStore::new());
+    let window = Arc::new(Tumbling::new(1000));
+    let start = |splits: u64, stages: usize, at_end: AtEnd| {
+        source.splits.store(splits, Ordering::SeqCst);
+        let source = Finding { last: splits, ..source.clone() };
+        let graph = JobGraph {
+            nodes: vec![
+                source_node("finding", Arc::new(source.clone())).with_parallelism(2).with_main(Pipe::to_edge(EdgeId(0))),
+                operator("window", &window).with_parallelism(stages).with_main(Pipe::to_edge(EdgeId(1))),
+                sink("out", &out, &window.output),
+            ],
+            edges: vec![
+                edge(0, "finding", "window", &source.schema, Routing::Hash(vec![1])),
+                edge(1, "window", "out", &window.output, Routing::RoundRobin),
+            ],
+        };
+        let mut config = config();
+        config.at_end = at_end;
+        let outcome = Job::prepare(graph, config, Arc::new(store.clone())).unwrap().run(&JobControl::new()).unwrap();
+        assert!(matches!(outcome.end, Ending::Ended { .. }), "{outcome:?}");
+        assert_eq!(node(&outcome.metrics, "window").late, 0);
+    };
+    let sum = |splits: std::ops::Range<i64>| splits.flat_map(|split| (0..10).map(move |row| 100 * split + row)).sum::<i64>();
+    start(3, 1, AtEnd::Suspend);
+    assert!(sorted(&out.visible()).is_empty(), "the window is open");
+    start(5, 2, AtEnd::Suspend);
+    assert!(sorted(&out.visible()).is_empty(), "and stays open");
+    start(12, 1, AtEnd::Suspend);
+    let first = vec![0, 0, sum(0..10)];
+    assert!(sorted(&out.visible()).len() <= 1, "the second window is open");
+    start(13, 1, AtEnd::Drain);
+    assert_eq!(sorted(&out.visible()), [first, vec![1000, 0, sum(10..13)]]);
+}
+
+#[test]
 fn a_sink_that_does_not_open_is_named_before_any_task_runs() {
     let source = Growing::new(10);
     let broken = Moody::new(Mood { broken: true, ..Mood::default() });

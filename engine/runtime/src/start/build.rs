@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_api::{AnySink, BarrierAcker, Error, OperatorCtx, PollRequest, Result, ResultExt, SourceCtx};
-use tidegate_epochs::read_pieces;
+use tidegate_epochs::{AtEnd, read_pieces};
 
 /// All parts of an attempt.
 pub(super) struct Built {
@@ -209,6 +209,7 @@ impl Maker<'_> {
             schema: source.output_schema(),
             poll: PollRequest { max_rows: job.config.batch_rows, max_bytes: job.config.batch_bytes, wait: Duration::ZERO },
             now: manifest.now,
+            suspends: job.config.at_end == AtEnd::Suspend,
             #[cfg(feature = "testkit")]
             position_runs_ahead: job.config.planted.position_runs_ahead,
         })

@@ -46,6 +46,8 @@ pub(crate) struct SourceParts {
     pub(crate) poll: PollRequest,
     /// The value of `now()` in the first epoch.
     pub(crate) now: EventTime,
+    /// Whether the run suspends where its input ends.
+    pub(crate) suspends: bool,
     /// A planted bug: positions run ahead of the rows sent.
     #[cfg(feature = "testkit")]
     pub(crate) position_runs_ahead: bool,
@@ -89,7 +91,7 @@ enum Phase {
 
 impl SourceTask {
     pub(crate) fn new(parts: SourceParts) -> Self {
-        let time = SourceTime::new(parts.node.time.clone());
+        let time = SourceTime::new(parts.node.time.clone()).with_suspends(parts.suspends);
         let mut task = SourceTask {
             parts,
             reader: None,
@@ -287,6 +289,11 @@ impl SourceTask {
         for chunk in polled.chunks {
             let split = chunk.split.clone();
             self.take_chunk(chunk).context(|| format!("split `{split}`"))?;
+        }
+        if polled.states.iter().any(|(_, state)| *state == SplitState::Finished) {
+            // A split leaves the minimum when it finishes; what its last rows promised is said before.
+            self.promise();
+            self.parts.outputs.settle()?;
         }
         for (id, state) in polled.states {
             self.time.on_state(&id, state);

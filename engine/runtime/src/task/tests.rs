@@ -169,6 +169,7 @@ fn source_bench(capacity: Capacity) -> SourceBench {
         schema: rows(0, 1).schema(),
         poll: PollRequest { max_rows: 4, max_bytes: 1 << 20, wait: Duration::ZERO },
         now: EventTime(0),
+        suspends: false,
         #[cfg(feature = "testkit")]
         position_runs_ahead: false,
     });

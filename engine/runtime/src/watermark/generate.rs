@@ -17,13 +17,17 @@ struct SplitTime {
 ///
 /// With a [`TimeSpec`] a split promises its maximum less the disorder; without one, what the source itself promises. A split
 /// that was not read yet holds everything back unless splits come in order. A caught-up split that stays without rows for the
-/// idle timeout leaves the minimum. When nothing is left to read and nothing will be found, the end of time is promised.
+/// idle timeout leaves the minimum, and so does a finished one, whose own promise counts up to then. When nothing is left to read
+/// and nothing will be found, the end of time is promised, unless the run suspends there: then a later start may find more, and
+/// nothing is promised beyond what the rows did.
 #[derive(Debug, Clone)]
 pub struct SourceTime {
     spec: Option<TimeSpec>,
     idle_timeout: Option<Duration>,
     splits: Vec<SplitTime>,
     complete: bool,
+    /// The end of the input is a pause: a later start may find more.
+    suspends: bool,
     reached: EventTime,
 }
 
@@ -31,7 +35,14 @@ impl SourceTime {
     /// A task without splits, which is idle.
     pub fn new(spec: Option<TimeSpec>) -> Self {
         let idle_timeout = spec.as_ref().map_or(Some(Duration::from_secs(30)), |spec| spec.idle_timeout);
-        SourceTime { spec, idle_timeout, splits: Vec::new(), complete: false, reached: EventTime::MIN }
+        SourceTime { spec, idle_timeout, splits: Vec::new(), complete: false, suspends: false, reached: EventTime::MIN }
+    }
+
+    /// Sets whether the end of the input is a pause, after which more may come.
+    #[must_use]
+    pub fn with_suspends(mut self, suspends: bool) -> Self {
+        self.suspends = suspends;
+        self
     }
 
     /// Adds a split that has handed over rows up to `seen` in earlier starts.
@@ -109,7 +120,7 @@ impl SourceTime {
             }
         }
         if !live {
-            if self.complete && self.splits.iter().all(|split| split.state == SplitState::Finished) {
+            if self.complete && !self.suspends && self.splits.iter().all(|split| split.state == SplitState::Finished) {
                 self.reached = EventTime::MAX;
                 return Watermark::At(EventTime::MAX);
             }
@@ -193,6 +204,20 @@ mod tests {
         assert_eq!(time.watermark(), Watermark::Idle);
         time.complete();
         assert_eq!(time.watermark(), Watermark::At(EventTime::MAX));
+    }
+
+    #[test]
+    fn a_suspended_end_promises_what_the_rows_did_and_no_more() {
+        let mut time = time(3, None, false, 1).with_suspends(true);
+        time.complete();
+        time.on_rows(&id(0), Some(EventTime(10)), None);
+        assert_eq!(time.watermark(), at(7));
+        time.on_state(&id(0), SplitState::Finished);
+        assert_eq!(time.watermark(), Watermark::Idle, "it holds nobody back and promises nothing more");
+        time.add(id(1), None);
+        time.on_rows(&id(1), Some(EventTime(30)), None);
+        assert_eq!(time.watermark(), at(27), "the finished split does not hold the new one");
+        assert_eq!(SourceTime::new(None).with_suspends(true).watermark(), Watermark::Idle, "nor does a task without splits end");
     }
 
     #[test]
