@@ -13,9 +13,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tidegate_api::{Clock, Epoch, Error, EventTime, OutputSink, Result, RunId, SystemClock};
+use tidegate_api::{Clock, Epoch, Error, ErrorKind, EventTime, OutputSink, Result, RunId, SystemClock};
 use tidegate_epochs::open::IsGone;
-use tidegate_epochs::{AtEnd, EpochStore};
+use tidegate_epochs::{AtEnd, EpochStore, taken_over};
 
 /// Where a chaos test may end the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -340,7 +340,7 @@ impl Job {
                 Ok(end) => {
                     return Ok(Outcome { end, metrics: control.metrics(), restarts: control.restarts() });
                 }
-                Err(failure) => failure,
+                Err(failure) => job.fenced(failure, started),
             };
             if !failure.may_restart {
                 return Err(failure.error);
@@ -349,7 +349,7 @@ impl Job {
             if started {
                 // What the user asked of this start has been done; a restart goes on from the newest manifest of the run it began.
                 let mut config = JobConfig::clone(&self.config);
-                (config.fresh, config.from) = (false, None);
+                (config.fresh, config.from, config.takeover) = (false, None, false);
                 job.config = Arc::new(config);
             }
             let restart = control.restarted();
@@ -374,6 +374,31 @@ impl Job {
                 }
             }
             Err(failure) => Err(Failure { may_restart: failure.may_restart || *started, error: failure.error }),
+        }
+    }
+
+    /// A failure as it is to be told: if another start has taken over from this one, that is why, whatever failed for it. A sink
+    /// whose staging the other has swept away fails like a broken one.
+    fn fenced(&self, failure: Failure, started: bool) -> Failure {
+        let may_be_fenced = match failure.error.kind() {
+            ErrorKind::External { .. } | ErrorKind::Config => started,
+            ErrorKind::Data | ErrorKind::Fenced | ErrorKind::Limit | ErrorKind::Internal => false,
+        };
+        if !may_be_fenced {
+            return failure;
+        }
+        match taken_over(self.store.as_ref(), &self.config.holder) {
+            Ok(None) => failure,
+            Ok(Some(owner)) => {
+                tracing::warn!(error = %failure.error, owner, "the attempt failed after another start had taken over");
+                let error = Error::fenced(format!("another start, `{owner}`, has taken this pipeline over; this one ends"));
+                Failure { error, may_restart: false }
+            }
+            Err(error) => {
+                // The next attempt looks again before it does anything.
+                tracing::warn!(%error, "whether another start has taken over could not be seen");
+                failure
+            }
         }
     }
 

@@ -212,6 +212,40 @@ fn windows_that_are_open_at_a_suspended_end_complete_with_the_input_of_a_later_s
 }
 
 #[test]
+fn a_failure_after_another_start_took_over_is_told_as_fenced_and_takes_nothing_back() {
+    for takeover in [false, true] {
+        let store = MemoryStore::new();
+        let (mine, theirs) = (Growing::new(40), Growing::new(40));
+        let (raw, sums) = (Collector::new(), Collector::new());
+        let start = |source: &Growing, holder: &str, takeover: bool, every: Duration| {
+            let mut config = config();
+            config.holder = holder.into();
+            config.takeover = takeover;
+            config.checkpoint_every = every;
+            Job::prepare(growing(source, raw.sink(), &sums, 1), config, Arc::new(store.clone())).unwrap()
+        };
+        // The older start makes no epoch of its own, so nothing but its failure tells it.
+        let older = start(&mine, "older", takeover, Duration::from_secs(3600));
+        let newer = start(&theirs, "newer", true, Duration::from_millis(5));
+        let (control, other) = (JobControl::new(), JobControl::new());
+        let (failed, outcome) = std::thread::scope(|scope| {
+            let first = scope.spawn(|| older.run(&control));
+            wait_for(|| control.metrics().nodes.iter().any(|node| node.rows_in > 0) || first.is_finished());
+            let second = scope.spawn(|| newer.run(&other));
+            wait_for(|| other.progress(tidegate_api::EventTime(0)).epoch > Epoch(1) || second.is_finished());
+            mine.failures.store(1, Ordering::SeqCst);
+            let failed = first.join().unwrap();
+            other.request_stop();
+            (failed, second.join().unwrap())
+        });
+        let error = failed.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Fenced, "{error}");
+        assert!(error.to_string().contains("`newer`"), "{error}");
+        assert!(matches!(outcome.unwrap().end, Ending::Stopped { .. }));
+    }
+}
+
+#[test]
 fn a_sink_that_does_not_open_is_named_before_any_task_runs() {
     let source = Growing::new(10);
     let broken = Moody::new(Mood { broken: true, ..Mood::default() });
