@@ -12,7 +12,7 @@ use crate::graph::{Node, NodeKind, SinkNode};
 use crate::job::{Failure, Job, JobControl, KillPoint};
 use crate::metrics::Meters;
 use crate::task::{Seat, Task};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tidegate_api::{
     CommitOutcome, CommitToken, Committer, Discovered, Epoch, Error, Generation, Guarantee, OutputSink, Result, ResultExt, RunId,
@@ -165,14 +165,15 @@ fn settle_plan(job: &Job, plan: &RecoveryPlan) -> Result<()> {
         let (writing, ctx) = match node {
             Some((node, found)) => {
                 let ctx = sink_ctx(job, node, found, plan.run_id(), plan.generation());
-                (if found.config == sink.config { Arc::clone(&found.sink) } else { rebuilt(job, sink)? }, ctx)
+                (if found.config == sink.config { Some(Arc::clone(&found.sink)) } else { rebuilt(job, sink, Some(&found.config))? }, ctx)
             }
             None => {
                 let run = identity(job, plan.run_id(), plan.generation(), &sink.sink);
                 let staging: Arc<dyn Staging> = Arc::new(StagingStore::new(Arc::clone(&job.store), &sink.sink));
-                (rebuilt(job, sink)?, SinkCtx::for_commit(run).with_staging(staging).with_clock(Arc::clone(&job.config.clock)))
+                (rebuilt(job, sink, None)?, SinkCtx::for_commit(run).with_staging(staging).with_clock(Arc::clone(&job.config.clock)))
             }
         };
+        let Some(writing) = writing else { return Ok(Box::new(LeftAlone)) };
         let committer = writing.committer(ctx)?;
         Ok(match &job.config.kill {
             Some(_) => Box::new(Watched { inner: committer, job: job.clone(), epoch: plan.epoch() }),
@@ -181,15 +182,63 @@ fn settle_plan(job: &Job, plan: &RecoveryPlan) -> Result<()> {
     })
 }
 
-fn rebuilt(job: &Job, sink: &SinkRecovery) -> Result<Arc<dyn OutputSink>> {
-    match &job.config.rebuild_sink {
-        Some(rebuild) => rebuild(&sink.sink, &sink.config),
-        None if sink.pending.is_empty() => {
-            Err(Error::config("an earlier start wrote to it under another configuration, which cannot be built here"))
-        }
-        None => {
-            Err(Error::config("rows are pending under another configuration, which cannot be built here; start once with the old pipeline"))
-        }
+fn rebuilt(job: &Job, sink: &SinkRecovery, now: Option<&serde_json::Value>) -> Result<Option<Arc<dyn OutputSink>>> {
+    let built = job.config.rebuild_sink.as_ref().map(|rebuild| rebuild(&sink.sink, &sink.config)).transpose();
+    let change = || now.map_or("the pipeline has no such sink any more".to_string(), |now| difference(&sink.config, now));
+    if let Some((epoch, _)) = sink.pending.last_key_value() {
+        let remedy = format!(
+            "rows of epoch {epoch} are pending under its earlier configuration ({}), which cannot be built here; put the old sink back and start once, so that epoch {epoch} can be committed, then change it",
+            change()
+        );
+        return match built {
+            Ok(Some(sink)) => Ok(Some(sink)),
+            Ok(None) => Err(Error::config(remedy)),
+            Err(error) => Err(error.context(remedy)),
+        };
+    }
+    let reason = match built {
+        Ok(Some(sink)) => return Ok(Some(sink)),
+        Ok(None) => String::new(),
+        Err(error) => error.to_string(),
+    };
+    tracing::warn!(
+        sink = sink.sink,
+        change = change(),
+        reason,
+        "the sink's earlier configuration cannot be built here; nothing is pending under it, but unfinished rows it had staged may be left behind"
+    );
+    Ok(None)
+}
+
+/// What differs between two configurations of a sink, option by option.
+fn difference(before: &serde_json::Value, now: &serde_json::Value) -> String {
+    let (Some(old), Some(new)) = (before.as_object(), now.as_object()) else {
+        return format!("it was `{before}` and is `{now}`");
+    };
+    let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let changes = keys.into_iter().filter(|key| old.get(*key) != new.get(*key)).map(|key| match (old.get(key), new.get(key)) {
+        (Some(old), Some(new)) => format!("`{key}` was `{old}` and is `{new}`"),
+        (Some(old), None) => format!("`{key}` was `{old}` and is not set"),
+        (None, Some(new)) => format!("`{key}` was not set and is `{new}`"),
+        (None, None) => String::new(),
+    });
+    changes.collect::<Vec<_>>().join(", ")
+}
+
+/// Stands for a sink that cannot be built and has nothing to commit.
+struct LeftAlone;
+
+impl Committer for LeftAlone {
+    fn commit(&mut self, epoch: Epoch, _: &[CommitToken]) -> Result<Vec<CommitOutcome>> {
+        Err(Error::internal(format!("epoch {epoch} is to be committed by a sink that was left alone")))
+    }
+
+    fn abort(&mut self, _: Epoch, _: &[CommitToken]) -> Result<()> {
+        Ok(())
+    }
+
+    fn recover(&mut self, _: &[CommitToken]) -> Result<()> {
+        Ok(())
     }
 }
 

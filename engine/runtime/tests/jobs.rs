@@ -245,6 +245,58 @@ fn a_failure_after_another_start_took_over_is_told_as_fenced_and_takes_nothing_b
     }
 }
 
+/// Renames the sink's configuration.
+fn configured(mut graph: JobGraph, path: &str) -> JobGraph {
+    for node in &mut graph.nodes {
+        if let NodeKind::Sink(sink) = &mut node.kind {
+            sink.config = serde_json::json!({ "path": path });
+        }
+    }
+    graph
+}
+
+#[test]
+fn a_sink_may_change_when_nothing_is_pending_and_is_refused_with_the_change_when_rows_are() {
+    let rows = schema(&["time", "key", "value"]);
+    for fresh in [false, true] {
+        for pending in [false, true] {
+            let (out, dead, store) = (Collector::new(), Collector::new(), MemoryStore::new());
+            let graph =
+                |path: &str| configured(straight(&numbered(20), OnBadData::Fail, |_| Verdict::Keep, sink("out", &out, &rows), &dead), path);
+            let start = |path: &str, holder: &str, fresh: bool, killed: bool| {
+                let mut config = config();
+                config.holder = holder.into();
+                config.run_id = RunId::new(holder);
+                config.fresh = fresh;
+                config.takeover = true;
+                config.at_end = AtEnd::Suspend;
+                if killed {
+                    config.kill = Some(Arc::new(|point, _| match point {
+                        tidegate_runtime::KillPoint::AfterManifest => Err(tidegate_api::Error::internal("killed")),
+                        _ => Ok(()),
+                    }));
+                }
+                Job::prepare(graph(path), config, Arc::new(store.clone())).unwrap().run(&JobControl::new())
+            };
+            assert_eq!(start("old", "first", false, pending).is_err(), pending);
+            let changed = start("new", "second", fresh, false);
+            if !pending {
+                changed.unwrap();
+                continue;
+            }
+            let error = changed.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config);
+            for part in ["sink `out`", "`path` was `\"old\"` and is `\"new\"`", "put the old sink back"] {
+                assert!(error.to_string().contains(part), "{error}");
+            }
+            // The remedy works: the old sink commits what is pending, then the change goes through.
+            start("old", "third", false, false).unwrap();
+            assert!(sorted(&out.visible()).len() >= 20);
+            start("new", "fourth", false, false).unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_sink_that_does_not_open_is_named_before_any_task_runs() {
     let source = Growing::new(10);
