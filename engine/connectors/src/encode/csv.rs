@@ -5,6 +5,7 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use std::fmt::Write;
+use tidegate_api::sink::RowError;
 use tidegate_api::{Error, Result, types};
 
 /// Writes CSV.
@@ -68,9 +69,10 @@ fn push_text(out: &mut String, text: &str) {
 }
 
 impl Encoder for CsvEncoder {
-    fn write(&mut self, rows: &RecordBatch) -> Result<()> {
-        let rows = self.written.cast(rows)?;
-        let options = FormatOptions::new();
+    fn write(&mut self, rows: &RecordBatch) -> Result<Vec<RowError>> {
+        let (rows, refused) = self.written.cast(rows)?;
+        // A value without a text is a failure, never a text about the failure.
+        let options = FormatOptions::new().with_display_error(false);
         let formatters = rows.columns().iter().map(|column| ArrayFormatter::try_new(column, &options)).collect::<Result<Vec<_>, _>>()?;
         for row in 0..rows.num_rows() {
             for (index, (column, formatter)) in rows.columns().iter().zip(&formatters).enumerate() {
@@ -90,7 +92,7 @@ impl Encoder for CsvEncoder {
             }
             self.text.push('\n');
         }
-        Ok(())
+        Ok(refused)
     }
 
     fn take(&mut self) -> Result<Vec<u8>> {

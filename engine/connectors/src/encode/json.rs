@@ -5,6 +5,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::json::writer::{LineDelimited, WriterBuilder};
 use tidegate_api::Result;
+use tidegate_api::sink::RowError;
 
 /// Writes JSON lines.
 pub struct JsonEncoder {
@@ -20,15 +21,14 @@ impl JsonEncoder {
 }
 
 impl Encoder for JsonEncoder {
-    fn write(&mut self, rows: &RecordBatch) -> Result<()> {
-        if rows.num_rows() == 0 {
-            return Ok(());
+    fn write(&mut self, rows: &RecordBatch) -> Result<Vec<RowError>> {
+        let (rows, refused) = self.written.cast(rows)?;
+        if rows.num_rows() > 0 {
+            let mut writer = WriterBuilder::new().with_explicit_nulls(true).build::<_, LineDelimited>(&mut self.bytes);
+            writer.write(&rows)?;
+            writer.finish()?;
         }
-        let rows = self.written.cast(rows)?;
-        let mut writer = WriterBuilder::new().with_explicit_nulls(true).build::<_, LineDelimited>(&mut self.bytes);
-        writer.write(&rows)?;
-        writer.finish()?;
-        Ok(())
+        Ok(refused)
     }
 
     fn take(&mut self) -> Result<Vec<u8>> {

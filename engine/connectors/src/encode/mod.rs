@@ -5,6 +5,7 @@
 mod csv;
 mod json;
 mod parquet;
+mod range;
 
 #[cfg(test)]
 mod tests;
@@ -17,15 +18,16 @@ use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use std::sync::Arc;
+use tidegate_api::sink::RowError;
 use tidegate_api::{Error, Result};
 
 /// Turns batches of one schema into the bytes of one file or stream.
 pub trait Encoder: Send {
-    /// Takes rows.
+    /// Takes rows; answers those that the format cannot hold, in order, which are left out.
     ///
     /// # Errors
     /// `Internal` if the rows do not have the schema that the encoder was made for.
-    fn write(&mut self, rows: &RecordBatch) -> Result<()>;
+    fn write(&mut self, rows: &RecordBatch) -> Result<Vec<RowError>>;
 
     /// The bytes that are ready, whole rows only for formats of lines.
     ///
@@ -81,7 +83,16 @@ impl Written {
         Written { from, schema, options }
     }
 
-    fn cast(&self, rows: &RecordBatch) -> Result<RecordBatch> {
+    /// The rows as they are written, and those that cannot be.
+    fn cast(&self, rows: &RecordBatch) -> Result<(RecordBatch, Vec<RowError>)> {
+        let form = if self.options.epoch_ms { range::Form::Millis } else { range::Form::Iso };
+        Ok(match range::refuse(rows, form)? {
+            None => (self.cast_all(rows)?, Vec::new()),
+            Some((rows, refused)) => (self.cast_all(&rows)?, refused),
+        })
+    }
+
+    fn cast_all(&self, rows: &RecordBatch) -> Result<RecordBatch> {
         if rows.num_columns() != self.from.fields().len() {
             return Err(Error::internal("the rows to encode have other columns than the encoder"));
         }

@@ -1,6 +1,6 @@
 //! Parquet. Timestamps without a zone stay without one; whole seconds, which Parquet lacks, become milliseconds.
 
-use super::Encoder;
+use super::{Encoder, range};
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
@@ -8,6 +8,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, GzipLevel, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use std::sync::Arc;
+use tidegate_api::sink::RowError;
 use tidegate_api::{Error, Result};
 
 /// How pages are compressed.
@@ -68,14 +69,17 @@ impl ParquetEncoder {
 }
 
 impl Encoder for ParquetEncoder {
-    fn write(&mut self, rows: &RecordBatch) -> Result<()> {
+    fn write(&mut self, rows: &RecordBatch) -> Result<Vec<RowError>> {
+        let (good, refused) = range::refuse(rows, range::Form::Binary)?.unzip();
+        let rows = good.as_ref().unwrap_or(rows);
         let column = |(column, field): (&ArrayRef, &FieldRef)| -> Result<ArrayRef> {
             Ok(if column.data_type() == field.data_type() { Arc::clone(column) } else { cast(column, field.data_type())? })
         };
         let columns = rows.columns().iter().zip(self.schema.fields()).map(column).collect::<Result<Vec<_>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
         let rows = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
-        self.writer()?.write(&rows).map_err(|error| fault(&error))
+        self.writer()?.write(&rows).map_err(|error| fault(&error))?;
+        Ok(refused.unwrap_or_default())
     }
 
     fn take(&mut self) -> Result<Vec<u8>> {

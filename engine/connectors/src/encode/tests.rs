@@ -91,3 +91,86 @@ fn parquet_keeps_zoneless_timestamps_zoneless() {
     assert_eq!(read.column(0), rows.column(0));
     assert_eq!(read.column(2), rows.column(2));
 }
+
+/// Rows of `t` at these times, with their numbers as `n`.
+fn times(times: ArrayRef) -> RecordBatch {
+    let numbers = Int64Array::from_iter_values(0..times.len() as i64);
+    RecordBatch::try_from_iter([("n", Arc::new(numbers) as ArrayRef), ("t", times)]).unwrap()
+}
+
+fn refused(encoder: &mut dyn Encoder, rows: &RecordBatch) -> (Vec<usize>, String) {
+    let bad = encoder.write(rows).unwrap();
+    assert!(bad.iter().all(|error| error.column.as_deref() == Some("t")), "{bad:?}");
+    let text = String::from_utf8(encoder.finish().unwrap()).unwrap();
+    assert!(!text.contains("ERROR"), "{text}");
+    (bad.into_iter().map(|error| error.row).collect(), text)
+}
+
+#[test]
+fn times_that_have_no_text_refuse_their_row_alone() {
+    const LAST: i64 = 253_402_300_799_999;
+    const FIRST: i64 = -377_705_116_800_000;
+    let millis = vec![
+        Some(0),
+        Some(i64::MAX),
+        None,
+        Some(8_300_000_000_000_000),
+        Some(LAST),
+        Some(LAST + 1),
+        Some(FIRST),
+        Some(FIRST - 1),
+        Some(i64::MIN),
+    ];
+    let plain = TimestampMillisecondArray::from(millis);
+    let batches = [
+        times(Arc::new(plain.clone().with_timezone("UTC"))),
+        times(Arc::new(plain.clone())),
+        times(Arc::new(plain.with_timezone("+14:00"))),
+    ];
+    for rows in &batches {
+        let json = refused(&mut JsonEncoder::new(rows.schema(), TextOptions::default()), rows);
+        let csv = refused(&mut CsvEncoder::new(rows.schema(), TextOptions::default(), false).unwrap(), rows);
+        for (bad, text) in [json, csv] {
+            assert_eq!(bad, [1, 3, 5, 7, 8]);
+            assert_eq!(text.lines().count(), 4);
+        }
+    }
+    let (_, text) = refused(&mut CsvEncoder::new(batches[1].schema(), TextOptions::default(), false).unwrap(), &batches[1]);
+    assert_eq!(text, "0,1970-01-01T00:00:00\n2,\n4,9999-12-31T23:59:59.999\n6,-9999-01-01T00:00:00\n");
+    let options = TextOptions { epoch_ms: true, ..TextOptions::default() };
+    assert_eq!(refused(&mut JsonEncoder::new(batches[0].schema(), options), &batches[0]).0, Vec::<usize>::new());
+}
+
+#[test]
+fn every_type_of_time_is_checked_however_deep_it_lies() {
+    use arrow::array::{Date64Array, StructArray, Time32SecondArray, Time64NanosecondArray, TimestampMicrosecondArray};
+    use arrow::buffer::OffsetBuffer;
+    let seconds = TimestampSecondArray::from(vec![0, i64::MAX, i64::MAX / 1_000 + 1, 5]);
+    let item = Arc::new(Field::new("item", seconds.data_type().clone(), true));
+    let list = ListArray::new(item, OffsetBuffer::from_lengths([1, 2, 0, 1]), Arc::new(seconds.clone()), None);
+    let inner: ArrayRef = Arc::new(list.clone());
+    let nested = StructArray::from(vec![(Arc::new(Field::new("l", inner.data_type().clone(), true)), inner)]);
+    let columns: Vec<(ArrayRef, &[usize])> = vec![
+        (Arc::new(seconds.clone()), &[1, 2]),
+        (Arc::new(TimestampMicrosecondArray::from(vec![i64::MIN, 0])), &[0]),
+        (Arc::new(Date32Array::from(vec![i32::MAX, 0, i32::MIN])), &[0, 2]),
+        (Arc::new(Date64Array::from(vec![0, i64::MAX])), &[1]),
+        (Arc::new(Time32SecondArray::from(vec![86_400, 86_399, -1])), &[0, 2]),
+        (Arc::new(Time64NanosecondArray::from(vec![0, i64::MAX])), &[1]),
+        (Arc::new(list), &[1]),
+        (Arc::new(nested), &[1]),
+    ];
+    for (column, expected) in columns {
+        let rows = times(column);
+        assert_eq!(refused(&mut JsonEncoder::new(rows.schema(), TextOptions::default()), &rows).0, expected);
+        if !rows.column(1).data_type().is_nested() {
+            assert_eq!(refused(&mut CsvEncoder::new(rows.schema(), TextOptions::default(), false).unwrap(), &rows).0, expected);
+        }
+    }
+    // Seconds that have no milliseconds are refused where they become those, instead of being lost.
+    let rows = times(Arc::new(seconds));
+    let options = TextOptions { epoch_ms: true, ..TextOptions::default() };
+    assert_eq!(refused(&mut JsonEncoder::new(rows.schema(), options), &rows).0, [1, 2]);
+    let bad = ParquetEncoder::new(&rows.schema(), Codec::None).unwrap().write(&rows).unwrap();
+    assert_eq!(bad.iter().map(|error| error.row).collect::<Vec<_>>(), [1, 2]);
+}

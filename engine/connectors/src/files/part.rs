@@ -10,6 +10,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tidegate_api::sink::RowError;
 use tidegate_api::{Error, Result};
 
 /// A file in the staging folder, and what turns rows into its bytes.
@@ -58,10 +59,12 @@ impl Part {
         Ok(Part { path, staged, output, encoder: encoder(config, schema)?, written: 0 })
     }
 
-    pub(super) fn write(&mut self, rows: &RecordBatch) -> Result<()> {
-        self.encoder.write(rows)?;
+    /// Takes rows; answers those that the format cannot hold.
+    pub(super) fn write(&mut self, rows: &RecordBatch) -> Result<Vec<RowError>> {
+        let refused = self.encoder.write(rows)?;
         let bytes = self.encoder.take()?;
-        self.append(&bytes)
+        self.append(&bytes)?;
+        Ok(refused)
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {

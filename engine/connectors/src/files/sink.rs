@@ -33,7 +33,7 @@ pub struct FilesSink {
 impl OutputSink for FilesSink {
     fn plan(&self, input: &SinkInput) -> Result<SinkPlan> {
         refuse_upserts(input, "files")?;
-        // An encoder that can be made can write every row.
+        // An encoder that can be made can write every row whose times it can hold.
         encoder(&self.config, &input.schema)?;
         Ok(SinkPlan::new(Guarantee::ExactlyOnce))
     }
@@ -91,13 +91,13 @@ impl TransactionalSink for Writer {
             return Ok(Written::default());
         }
         let part = self.part()?;
-        part.write(rows)?;
+        let bad = part.write(rows)?;
         let written = part.written();
         if self.config.roll_bytes.is_some_and(|limit| written >= limit) {
             self.end_part()?;
         }
-        self.ctx.emitted.add(rows.num_rows() as u64);
-        Ok(Written::default())
+        self.ctx.emitted.add((rows.num_rows() - bad.len()) as u64);
+        Ok(Written { bad })
     }
 
     fn pre_commit(&mut self, epoch: Epoch) -> Result<PreCommit> {

@@ -138,11 +138,11 @@ impl Writer {
 
 impl Sink for Writer {
     fn write(&mut self, rows: &RecordBatch, _: Option<&BinaryArray>) -> Result<Written> {
-        self.encoder.write(rows)?;
+        let bad = self.encoder.write(rows)?;
         self.pending.append(&mut self.encoder.take()?);
         self.deliver()?;
-        self.emitted.add(rows.num_rows() as u64);
-        Ok(Written::default())
+        self.emitted.add((rows.num_rows() - bad.len()) as u64);
+        Ok(Written { bad })
     }
 
     fn flush(&mut self, _: Epoch) -> Result<Flushed> {
