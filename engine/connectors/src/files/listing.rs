@@ -13,19 +13,32 @@ pub(super) struct Found {
     pub(super) path: PathBuf,
 }
 
-/// Names that begin so are not data: half-written files, markers, our own staging.
-fn is_hidden(path: &Path) -> bool {
-    path.file_name().and_then(|name| name.to_str()).is_none_or(|name| name.starts_with(['.', '_']))
+/// Whether an entry is data. What looks like data but cannot be read as a file is handed to `skipped` with the reason.
+fn is_data(path: &Path, skipped: &mut dyn FnMut(&Path, &str)) -> bool {
+    let Some(name) = path.file_name() else { return false };
+    // Names that begin so are not data: half-written files, markers, our own staging.
+    if name.as_encoded_bytes().starts_with(b".") || name.as_encoded_bytes().starts_with(b"_") {
+        return false;
+    }
+    match fs::metadata(path) {
+        Ok(about) if about.is_dir() => return false,
+        Ok(about) if !about.is_file() => skipped(path, "it is not a regular file"),
+        Ok(_) if path.to_str().is_none() => skipped(path, "its name is not UTF-8"),
+        Ok(_) => return true,
+        Err(_) if path.is_symlink() => skipped(path, "it is a link that leads nowhere"),
+        Err(error) => skipped(path, &error.to_string()),
+    }
+    false
 }
 
-/// The files of a configuration, in its order.
+/// The files of a configuration, in its order. `skipped` gets the entries left out that somebody may have meant, and why.
 ///
 /// # Errors
 /// `Config` for a pattern that cannot be read, `External` if nothing is there, naming the path.
-pub(super) fn list(config: &FilesSourceConfig) -> Result<Vec<Found>> {
+pub(super) fn list(config: &FilesSourceConfig, skipped: &mut dyn FnMut(&Path, &str)) -> Result<Vec<Found>> {
     let path = config.base.join(&config.path);
     let is_pattern = config.path.contains(['*', '?', '[']) && !path.exists();
-    let mut paths = if is_pattern { matching(config)? } else { at(&path)? };
+    let mut paths = if is_pattern { matching(config, skipped)? } else { at(&path, skipped)? };
     if paths.is_empty() {
         let what = if is_pattern { "no file matches" } else { "there are no files in" };
         return Err(Error::external(format!("{what} `{}`", config.path)));
@@ -54,7 +67,7 @@ fn modified(path: &Path) -> Result<std::time::SystemTime> {
     time.map_err(|error| Error::external(format!("`{}` has no time of modification", path.display())).caused_by(error))
 }
 
-fn at(path: &Path) -> Result<Vec<PathBuf>> {
+fn at(path: &Path, skipped: &mut dyn FnMut(&Path, &str)) -> Result<Vec<PathBuf>> {
     let unreadable = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => Error::external(format!("`{}` does not exist", path.display())),
         _ => Error::external(format!("`{}` cannot be read", path.display())).caused_by(error),
@@ -65,14 +78,14 @@ fn at(path: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(path).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
-        if path.is_file() && !is_hidden(&path) {
+        if is_data(&path, skipped) {
             paths.push(path);
         }
     }
     Ok(paths)
 }
 
-fn matching(config: &FilesSourceConfig) -> Result<Vec<PathBuf>> {
+fn matching(config: &FilesSourceConfig, skipped: &mut dyn FnMut(&Path, &str)) -> Result<Vec<PathBuf>> {
     // The base is a place, not a pattern.
     let base = glob::Pattern::escape(&config.base.to_string_lossy());
     let pattern = if Path::new(&config.path).is_absolute() { PathBuf::from(&config.path) } else { Path::new(&base).join(&config.path) };
@@ -80,9 +93,43 @@ fn matching(config: &FilesSourceConfig) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for path in found {
         let path = path.map_err(|error| Error::external(format!("pattern `{}`", config.path)).caused_by(error))?;
-        if path.is_file() && !is_hidden(&path) {
+        if is_data(&path, skipped) {
             paths.push(path);
         }
     }
     Ok(paths)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn what_looks_like_data_and_is_not_read_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let odd = folder.path().join(std::ffi::OsStr::from_bytes(b"\xff.csv"));
+        for path in [folder.path().join("a.csv"), folder.path().join("_SUCCESS"), odd.clone()] {
+            fs::write(path, b"n\n1\n").unwrap();
+        }
+        fs::create_dir(folder.path().join("sub.csv")).unwrap();
+        let (dangling, socket) = (folder.path().join("gone.csv"), folder.path().join("socket.csv"));
+        symlink("nowhere", &dangling).unwrap();
+        symlink("a.csv", folder.path().join("linked.csv")).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let read = |path: &str| {
+            let options = json!({ "path": path }).as_object().unwrap().clone();
+            let config = FilesSourceConfig::parse(&options, folder.path()).unwrap();
+            let mut skipped = Vec::new();
+            let found = list(&config, &mut |path, _| skipped.push(path.to_path_buf())).unwrap();
+            skipped.sort();
+            (found.into_iter().map(|found| found.name).collect::<Vec<_>>(), skipped)
+        };
+        let names = ["a.csv", "linked.csv"].map(String::from).to_vec();
+        assert_eq!(read("."), (names.clone(), vec![dangling.clone(), socket.clone(), odd]));
+        // A pattern only matches names that are text.
+        assert_eq!(read("*.csv"), (names, vec![dangling, socket]));
+    }
 }

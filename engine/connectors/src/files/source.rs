@@ -9,6 +9,7 @@ use arrow::datatypes::SchemaRef;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeSet, VecDeque};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tidegate_api::config::Problem;
@@ -45,7 +46,8 @@ impl FilesSource {
         if let Some(schema) = self.config.schema.as_ref().or_else(|| self.inferred.get()) {
             return Ok(Arc::clone(schema));
         }
-        let files = list(&self.config)?;
+        // What is left out is told by the discovery.
+        let files = list(&self.config, &mut |_, _| {})?;
         let first = files.first().ok_or_else(|| Error::internal("a listing is never empty"))?;
         let schema = infer_schema(&self.config, &first.path)?;
         Ok(Arc::clone(self.inferred.get_or_init(|| schema)))
@@ -69,7 +71,8 @@ impl InlineSource for FilesSource {
         };
         let mut added = Vec::new();
         let mut present = BTreeSet::new();
-        for file in list(&self.config)? {
+        let mut skipped = |path: &Path, why: &str| tracing::warn!(path = %path.display(), "a file is not read: {why}");
+        for file in list(&self.config, &mut skipped)? {
             present.insert(file.name.clone());
             if known.files.insert(file.name.clone()) {
                 added.push(Split { id: SplitId::new(&file.name), details: Vec::new(), position: Some(At::default().position()) });
