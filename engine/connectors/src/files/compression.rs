@@ -1,9 +1,9 @@
 //! Compressed streams, both ways.
 
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, Read, Write};
 use std::path::Path;
 
 /// How a file is compressed.
@@ -47,9 +47,67 @@ impl Compression {
     pub(super) fn reader(self, file: File) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
             Compression::None | Compression::Snappy => Box::new(file),
-            Compression::Gz => Box::new(MultiGzDecoder::new(io::BufReader::with_capacity(1 << 16, file))),
+            Compression::Gz => Box::new(Members::new(file)),
             Compression::Zst => Box::new(zstd::stream::read::Decoder::new(file)?),
         })
+    }
+}
+
+/// The members of a gzip file, one after the other. Where a member must begin, something else is told from one that is cut.
+struct Members {
+    state: Member,
+    first: bool,
+}
+
+enum Member {
+    Between(io::BufReader<File>),
+    Within(Box<GzDecoder<io::BufReader<File>>>),
+    Broken,
+}
+
+impl Members {
+    fn new(file: File) -> Self {
+        Members { state: Member::Between(io::BufReader::with_capacity(1 << 16, file)), first: true }
+    }
+
+    /// Whether a member begins here; `false` at the end of the file.
+    fn begins(&mut self, reader: &mut io::BufReader<File>) -> io::Result<bool> {
+        const MAGIC: u8 = 0x1f;
+        let first = std::mem::take(&mut self.first);
+        match reader.fill_buf()?.first() {
+            Some(&MAGIC) => Ok(true),
+            None if first => Err(io::ErrorKind::UnexpectedEof.into()),
+            None => Ok(false),
+            Some(_) if first => Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a gzip file, rename it or set `compression`")),
+            Some(_) => Err(io::Error::new(io::ErrorKind::InvalidInput, "has garbage after the end of its gzip data")),
+        }
+    }
+}
+
+impl Read for Members {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            match std::mem::replace(&mut self.state, Member::Broken) {
+                Member::Between(mut reader) => {
+                    if !self.begins(&mut reader)? {
+                        self.state = Member::Between(reader);
+                        return Ok(0);
+                    }
+                    self.state = Member::Within(Box::new(GzDecoder::new(reader)));
+                }
+                Member::Within(mut decoder) => match decoder.read(buffer) {
+                    Ok(0) => self.state = Member::Between(decoder.into_inner()),
+                    read => {
+                        self.state = Member::Within(decoder);
+                        return read;
+                    }
+                },
+                Member::Broken => return Err(io::Error::other("was read on after a failure")),
+            }
+        }
     }
 }
 

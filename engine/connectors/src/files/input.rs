@@ -18,13 +18,17 @@ impl Input {
     /// Opens a file at an offset: sought, or read up to if it is compressed.
     pub(super) fn open(mut file: File, compression: Compression, offset: u64) -> io::Result<Self> {
         if matches!(compression, Compression::None) {
+            let about = file.metadata()?;
+            if about.is_file() && about.len() < offset {
+                return Err(too_short(about.len(), offset));
+            }
             file.seek(SeekFrom::Start(offset))?;
         }
         let mut reader = compression.reader(file)?;
         if !matches!(compression, Compression::None) {
             let skipped = io::copy(&mut reader.by_ref().take(offset), &mut io::sink())?;
             if skipped < offset {
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("ends at {skipped}, before the position {offset}")));
+                return Err(too_short(skipped, offset));
             }
         }
         Ok(Input { reader, buffer: Vec::new(), from: 0, offset, ended: false })
@@ -64,4 +68,9 @@ impl Input {
         self.ended = read < missing;
         Ok(())
     }
+}
+
+/// The file was changed since the position was taken.
+fn too_short(length: u64, offset: u64) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("ends at {length}, before the position {offset}"))
 }

@@ -77,6 +77,8 @@ fn opened(path: &Path) -> Result<File> {
 fn unreadable(error: std::io::Error) -> Error {
     match error.kind() {
         std::io::ErrorKind::UnexpectedEof => Error::external("ends too early, it is truncated").caused_by(error),
+        // Said by the reader in the words of this crate.
+        std::io::ErrorKind::InvalidInput => Error::external(error.to_string()),
         _ => Error::external("cannot be read").caused_by(error),
     }
 }

@@ -215,6 +215,45 @@ fn what_cannot_be_read_is_named() {
 }
 
 #[test]
+fn a_gzip_file_says_what_is_wrong_with_it() {
+    let folder = TempDir::new().unwrap();
+    let whole = gz(b"n\n1\n2\n");
+    fs::write(folder.path().join("text.csv.gz"), b"n\n1\n2\n").unwrap();
+    fs::write(folder.path().join("tail.csv.gz"), [whole.as_slice(), b"garbage"].concat()).unwrap();
+    fs::write(folder.path().join("cut.csv.gz"), &whole[..whole.len() - 9]).unwrap();
+    fs::write(folder.path().join("empty.csv.gz"), b"").unwrap();
+    for (name, words) in [
+        ("text.csv.gz", "is not a gzip file"),
+        ("tail.csv.gz", "garbage after the end"),
+        ("cut.csv.gz", "truncated"),
+        ("empty.csv.gz", "truncated"),
+    ] {
+        let message = error_of(folder.path(), json!({ "path": name, "schema": [{ "name": "n", "type": "int64" }] })).to_string();
+        assert!(message.contains(name) && message.contains(words), "{message}");
+    }
+}
+
+#[test]
+fn a_file_that_ends_before_the_saved_position_is_an_error() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("a.csv"), b"n\n1\n").unwrap();
+    fs::write(folder.path().join("a.json"), b"{}\n\n").unwrap();
+    fs::write(folder.path().join("a.csv.gz"), gz(b"n\n1\n")).unwrap();
+    for name in ["a.csv", "a.json", "a.csv.gz"] {
+        let source = source_in(folder.path(), json!({ "path": name, "schema": [{ "name": "n", "type": "int64" }] }));
+        let read_at = |position: &str| {
+            let mut splits = source.discover(None).unwrap().added;
+            splits[0].position = Some(tidegate_api::Position(position.as_bytes().to_vec()));
+            let ctx = tidegate_api::SourceCtx::new(RunIdentity::new("t", RunId::new("r"), Generation(1), "in")).with_start(splits);
+            source.open(ctx).unwrap().poll(tidegate_api::PollRequest { max_rows: 1, max_bytes: 1, wait: std::time::Duration::ZERO })
+        };
+        let message = read_at("5:0:1").unwrap_err().to_string();
+        assert!(message.contains(name) && message.contains("ends at 4, before the position 5"), "{message}");
+        assert!(read_at("4:0:1").unwrap().chunks.is_empty());
+    }
+}
+
+#[test]
 fn discovery_gives_every_file_once_and_leaves_hidden_ones_out() {
     let folder = TempDir::new().unwrap();
     for name in ["b.csv", "a.csv", ".hidden.csv", "_SUCCESS"] {
