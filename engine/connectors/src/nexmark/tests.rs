@@ -415,7 +415,7 @@ fn a_split_that_is_ahead_waits_for_the_others() {
             let left = |index: u64| (positions[index as usize]..60_000).filter(move |n| n / EPOCH % 3 == index);
             let of_kind = |n: &u64| match kind {
                 None => true,
-                Some("person") => n % EPOCH == 0,
+                Some("person") => n.is_multiple_of(EPOCH),
                 Some("bid") => n % EPOCH > 3,
                 Some(_) => false,
             };
