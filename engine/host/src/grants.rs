@@ -73,8 +73,15 @@ impl Grants {
 impl DirGrant {
     /// `HOST[=GUEST][:ro|rw]`.
     fn parse(text: &str, base: &Path) -> Result<DirGrant, String> {
-        let (paths, writable) =
-            if let Some(paths) = text.strip_suffix(":rw") { (paths, true) } else { (text.strip_suffix(":ro").unwrap_or(text), false) };
+        let (paths, writable) = match text.rsplit_once(':') {
+            Some((paths, "rw")) => (paths, true),
+            Some((paths, "ro")) => (paths, false),
+            // A colon within the last part of a path can only be a slip in the mode.
+            Some((_, mode)) if !mode.contains(['/', '=']) => {
+                return Err(format!("`{text}` ends in `:{mode}`; a directory is `:ro` (as without it) or `:rw`"));
+            }
+            Some(_) | None => (text, false),
+        };
         let (host, guest) = paths.split_once('=').unwrap_or((paths, paths));
         if host.is_empty() || guest.is_empty() {
             return Err(format!("`{text}` is not `HOST`, `HOST=GUEST`, `HOST:rw` or `HOST=GUEST:rw`"));
@@ -98,6 +105,12 @@ mod tests {
         let grants = parse(json!({ "dirs": ["in", "out=/out:rw", "/abs=/x:ro"] })).unwrap();
         let dir = |host: &str, guest: &str, writable| DirGrant { host: host.into(), guest: guest.into(), writable };
         assert_eq!(grants.dirs, [dir("/base/in", "in", false), dir("/base/out", "/out", true), dir("/abs", "/x", false)]);
+    }
+
+    #[test]
+    fn a_slip_in_the_mode_is_refused_and_not_taken_for_a_path() {
+        let problems = parse(json!({ "dirs": ["out=/out:xx"] })).unwrap_err();
+        assert!(problems[0].contains("`:xx`") && problems[0].contains("`:rw`"), "{problems:?}");
     }
 
     #[test]
