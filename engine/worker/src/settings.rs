@@ -43,7 +43,7 @@ pub struct Settings {
     pub edge_bytes: usize,
     /// Time between barriers.
     pub checkpoint_every: Duration,
-    /// Epochs kept for `--from` and for recovery from damage.
+    /// Epochs kept for recovery from damage.
     pub keep_epochs: usize,
     /// What to do when every input has ended.
     pub at_end: AtEnd,
