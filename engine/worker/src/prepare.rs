@@ -37,7 +37,7 @@ pub async fn prepare(control: &dyn ControlPlane, pipeline: &str) -> Result<Prepa
     let settings = keep(Settings::read(&host.settings, cores), &mut problems, &["settings"]);
     let plugins = match &host.loaded_plugins {
         Some(plugins) => Some(plugins.clone()),
-        None => keep(Plugins::read(&host.plugins, &host.base_dir, HostConfig::default()), &mut problems, &[]),
+        None => keep(Plugins::read(&host, HostConfig::default()), &mut problems, &[]),
     };
     let settings_used = settings.clone().unwrap_or_else(|| Settings::defaults(cores));
     let datasets = resolve(control, &topology, &settings_used, &mut problems).await;

@@ -297,8 +297,11 @@ mod tests {
     fn a_holder_is_gone_only_when_its_own_process_is() {
         let alive = holder(std::process::id(), "nonce");
         assert!(!is_gone(&alive), "{alive}");
-        let mut child = std::process::Command::new("true").spawn().unwrap();
+        // It waits for input that never comes, so it is alive while it is named.
+        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let dead = holder(child.id(), "nonce");
+        assert!(!is_gone(&dead), "{dead}");
+        child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(is_gone(&dead), !machine().is_empty(), "{dead}");
         assert!(!is_gone("somebody@elsewhere/12/nonce"));

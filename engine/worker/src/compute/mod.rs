@@ -2,6 +2,8 @@
 
 mod step;
 
+use crate::control::HostSettings;
+use crate::settings::Settings;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,17 +33,20 @@ struct Loaded {
 }
 
 impl Plugins {
-    /// Reads a `[plugins]` table; relative paths start at `base_dir`. Nothing is loaded yet.
+    /// Reads the `[plugins]` of a host, under its setting `maxBadRatio`; relative paths start at its `base_dir`. Nothing is loaded yet.
     ///
     /// # Errors
     /// Every mistake in it, with paths below `plugins`.
-    pub fn read(table: &Map<String, Value>, base_dir: &Path, config: HostConfig) -> Result<Plugins, Vec<Problem>> {
+    pub fn read(host: &HostSettings, config: HostConfig) -> Result<Plugins, Vec<Problem>> {
+        // A mistaken ratio is reported with the settings; the default stands in for it here.
+        let ratio = host.settings.get("maxBadRatio").and_then(Value::as_f64).filter(|ratio| (0.0..=1.0).contains(ratio));
+        let ratio = ratio.unwrap_or(Settings::defaults(1).max_bad_ratio);
         let mut specs = BTreeMap::new();
         let mut problems = Vec::new();
-        for (name, value) in table {
-            match read_spec(name, value, base_dir) {
+        for (name, value) in &host.plugins {
+            match read_spec(name, value, &host.base_dir) {
                 Ok(spec) => {
-                    specs.insert(name.clone(), spec);
+                    specs.insert(name.clone(), spec.with_max_bad_ratio(ratio));
                 }
                 Err(found) => problems.extend(found.into_iter().map(|problem| problem.under(["plugins", name.as_str()]))),
             }

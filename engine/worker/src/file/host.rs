@@ -41,7 +41,7 @@ impl FileHost {
         stop: Arc<AtomicBool>,
         on_record: OnRecord,
     ) -> Self {
-        let plugins = Plugins::read(&settings.plugins, &settings.base_dir, config).ok();
+        let plugins = Plugins::read(&settings, config).ok();
         settings.loaded_plugins = plugins.clone();
         let builder = Builder { base_dir: file.base_dir.clone(), plugins, stdout: StdoutTarget::process() };
         settings.rebuild_sink = Some(rebuild(&file, &builder));
