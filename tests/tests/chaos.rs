@@ -168,9 +168,9 @@ impl Run {
 }
 
 #[test]
-fn killed_thirty_times_it_writes_the_same_rows() {
+fn killed_again_and_again_it_writes_the_same_rows() {
     let kills: usize = std::env::var("TIDEGATE_CHAOS_KILLS").ok().map_or(EACH_POINT * POINTS.len() + 2, |kills| kills.parse().unwrap());
-    // Thirty events a millisecond-epoch: enough that every kill leaves work for the next start.
+    // Half a second of throttled input for every kill, so that each leaves work for the next start.
     let (rate, events) = (20_000, 20_000 * (4 + kills as u64 / 2));
 
     let calm = tempfile::tempdir().unwrap();

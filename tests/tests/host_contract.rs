@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 use std::time::Duration;
-use tidegate::epochs::{EpochStore, MemoryStore};
+use tidegate::epochs::{End, EpochStore, Manifest, MemoryStore};
 use tidegate::{Binding, BuildSignal, ControlPlane, HostSettings, StageDef, Topology, run_stream};
 use tidegate_api::testkit::{Collector, Script, ScriptedSource};
 use tidegate_api::{
@@ -247,8 +247,9 @@ fn a_stop_ends_in_a_suspend_epoch_and_the_next_start_goes_on() {
         total = rows.len();
     }
     assert_eq!(collector.prepared(), 0);
-    let manifests = store.list("").unwrap();
-    assert!(!manifests.is_empty());
+    let newest = store.list("manifests/").unwrap().into_iter().filter(|key| key.ends_with("/a")).max().unwrap();
+    let manifest = Manifest::decode(&store.get(&newest).unwrap().unwrap()).unwrap();
+    assert_eq!(manifest.ended, Some(End::Suspend), "a stop is a suspend, not a drain");
 }
 
 #[test]
