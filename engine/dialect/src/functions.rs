@@ -1,4 +1,4 @@
-//! The functions: one line of [`FUNCTIONS`], one file, and the examples in it, which a test runs.
+//! The functions: a line of [`GROUPS`], a file for one or for a few of a kind, and the examples in it, which a test runs.
 
 mod args;
 mod kernels;
@@ -35,9 +35,10 @@ use crate::Diagnostic;
 use crate::node::Node;
 pub(crate) use args::Args;
 pub(crate) use concat::join;
+use std::sync::LazyLock;
 
 /// A function of the dialect.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Function {
     /// Its name.
@@ -53,46 +54,24 @@ pub struct Function {
     pub(crate) bind: fn(Args<'_>) -> Result<Node, Diagnostic>,
 }
 
-/// Every function, by name.
-static FUNCTIONS: [Function; 35] = [
-    abs::FUNCTION,
-    ceil::FUNCTION,
-    coalesce::FUNCTION,
-    concat::FUNCTION,
-    contains::FUNCTION,
-    date_trunc::FUNCTION,
-    field_of::DAY,
-    field_of::DAY_OF_WEEK,
-    field_of::DAY_OF_YEAR,
-    div::FUNCTION,
-    ends_with::FUNCTION,
-    epoch_to_iso::FUNCTION,
-    floor::FUNCTION,
-    field_of::HOUR,
-    is_null::NOT_NULL,
-    is_null::FUNCTION,
-    length::FUNCTION,
-    lower::FUNCTION,
-    field_of::MINUTE,
-    field_of::MONTH,
-    now::FUNCTION,
-    regex_extract::FUNCTION,
-    regex_match::FUNCTION,
-    replace::FUNCTION,
-    round::FUNCTION,
-    field_of::SECOND,
-    split_part::FUNCTION,
-    starts_with::FUNCTION,
-    substring::FUNCTION,
-    to_int::FUNCTION,
-    to_number::FUNCTION,
-    to_string::FUNCTION,
-    trim::FUNCTION,
-    upper::FUNCTION,
-    field_of::YEAR,
+/// Every group of functions; a file that holds several functions has a group of its own.
+static GROUPS: &[&[Function]] = &[
+    &[abs::FUNCTION, ceil::FUNCTION, coalesce::FUNCTION, concat::FUNCTION, contains::FUNCTION, date_trunc::FUNCTION, div::FUNCTION],
+    &[ends_with::FUNCTION, epoch_to_iso::FUNCTION, floor::FUNCTION, is_null::FUNCTION, is_null::NOT_NULL, length::FUNCTION],
+    &[lower::FUNCTION, now::FUNCTION, regex_extract::FUNCTION, regex_match::FUNCTION, replace::FUNCTION, round::FUNCTION],
+    &[split_part::FUNCTION, starts_with::FUNCTION, substring::FUNCTION, to_int::FUNCTION, to_number::FUNCTION, to_string::FUNCTION],
+    &[trim::FUNCTION, upper::FUNCTION],
+    field_of::FUNCTIONS,
 ];
 
-/// Every function of the dialect.
+/// Every function, by name.
+static FUNCTIONS: LazyLock<Vec<Function>> = LazyLock::new(|| {
+    let mut all: Vec<Function> = GROUPS.iter().flat_map(|group| group.iter().copied()).collect();
+    all.sort_by_key(|function| function.name.to_lowercase());
+    all
+});
+
+/// Every function of the dialect, by name.
 pub fn functions() -> &'static [Function] {
     &FUNCTIONS
 }

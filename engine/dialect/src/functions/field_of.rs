@@ -10,26 +10,28 @@ use crate::value::Value;
 use arrow::datatypes::{DataType, Int64Type, TimeUnit};
 
 macro_rules! field {
-    ($constant:ident, $name:literal, $field:expr, $doc:literal, $examples:expr) => {
-        pub(super) const $constant: Function = Function {
+    ($name:literal, $field:expr, $doc:literal, $examples:expr) => {
+        Function {
             name: $name,
             signature: concat!($name, "(time) -> int64"),
             doc: concat!($doc, " on the clock of the time's own zone, or UTC; of a timestamp, a date or epoch milliseconds."),
             examples: &$examples,
             arity: (1, 1),
             bind: |args| bind(args, $field),
-        };
+        }
     };
 }
 
-field!(YEAR, "year", Field::Year, "The year", [("year(ts'2026-01-31')", "2026"), ("year(-1)", "1969")]);
-field!(MONTH, "month", Field::Month, "The month, from 1 to 12,", [("month(ts'2026-12-31')", "12")]);
-field!(DAY, "day", Field::Day, "The day of the month, from 1,", [("day(ts'2024-02-29T23:59Z')", "29")]);
-field!(HOUR, "hourOf", Field::Hour, "The hour, from 0 to 23,", [("hourOf(ts'2026-01-31T17:45Z')", "17"), ("hourOf(-1)", "23")]);
-field!(MINUTE, "minute", Field::Minute, "The minute, from 0 to 59,", [("minute(ts'2026-01-31T17:45Z')", "45")]);
-field!(SECOND, "second", Field::Second, "The second, from 0 to 59,", [("second(ts'2026-01-31T17:45:09.5Z')", "9")]);
-field!(DAY_OF_WEEK, "dayOfWeek", Field::DayOfWeek, "The day of the week, from 1 for Monday to 7,", [("dayOfWeek(ts'1970-01-01')", "4")]);
-field!(DAY_OF_YEAR, "dayOfYear", Field::DayOfYear, "The day of the year, from 1,", [("dayOfYear(ts'2024-12-31')", "366")]);
+pub(super) const FUNCTIONS: &[Function] = &[
+    field!("year", Field::Year, "The year", [("year(ts'2026-01-31')", "2026"), ("year(-1)", "1969")]),
+    field!("month", Field::Month, "The month, from 1 to 12,", [("month(ts'2026-12-31')", "12")]),
+    field!("day", Field::Day, "The day of the month, from 1,", [("day(ts'2024-02-29T23:59Z')", "29")]),
+    field!("hourOf", Field::Hour, "The hour, from 0 to 23,", [("hourOf(ts'2026-01-31T17:45Z')", "17"), ("hourOf(-1)", "23")]),
+    field!("minute", Field::Minute, "The minute, from 0 to 59,", [("minute(ts'2026-01-31T17:45Z')", "45")]),
+    field!("second", Field::Second, "The second, from 0 to 59,", [("second(ts'2026-01-31T17:45:09.5Z')", "9")]),
+    field!("dayOfWeek", Field::DayOfWeek, "The day of the week, from 1 for Monday to 7,", [("dayOfWeek(ts'1970-01-01')", "4")]),
+    field!("dayOfYear", Field::DayOfYear, "The day of the year, from 1,", [("dayOfYear(ts'2024-12-31')", "366")]),
+];
 
 fn bind(mut args: Args<'_>, field: Field) -> Result<Node, Diagnostic> {
     let operand = args.nodes.remove(0);
