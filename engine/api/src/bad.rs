@@ -1,6 +1,6 @@
 //! Bad rows: what could not be used, why, and where it came from.
 
-use crate::{EventTime, SplitId};
+use crate::{EventTime, SplitId, raw};
 use arrow::array::{ArrayRef, BinaryArray, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use serde::{Deserialize, Serialize};
@@ -17,12 +17,17 @@ pub enum OnBadData {
     Drop,
     /// Write it to the dead-letter dataset, inside the epoch.
     DeadLetter,
-    /// Keep the row with nulls and its text in `_rescued_data`.
+    /// Keep the row: a value that does not fit its column is null, and its text stands in the column [`RESCUED`].
     Rescue,
 }
 
+/// The column that a source adds under [`OnBadData::Rescue`], last of all: nullable text, null where every value fits, else what
+/// did not fit. A row that is no record at all (a broken line) has nothing to be kept in and ends the run.
+pub const RESCUED: &str = "_rescued";
+
 /// Why a row is bad; the label of its counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
 pub enum BadReason {
     /// The message could not be read in its format.
     Malformed,
@@ -32,8 +37,10 @@ pub enum BadReason {
     MissingValue,
     /// Larger than the limit for one record.
     TooLarge,
-    /// An expression failed on it: overflow, division by zero, a cast.
+    /// An expression failed on it: overflow, division by zero, a conversion inside it.
     Expression,
+    /// A step could not give a column its new type.
+    Cast,
     /// A plugin rejected it.
     Plugin,
     /// A plugin trapped on it, alone, twice.
@@ -47,7 +54,22 @@ pub enum BadReason {
 }
 
 impl BadReason {
-    /// The stable label.
+    /// All of them, in the order of their numbers.
+    pub const ALL: [BadReason; 11] = [
+        BadReason::Malformed,
+        BadReason::TypeMismatch,
+        BadReason::MissingValue,
+        BadReason::TooLarge,
+        BadReason::Expression,
+        BadReason::Cast,
+        BadReason::Plugin,
+        BadReason::PluginTrap,
+        BadReason::Overflow,
+        BadReason::Sink,
+        BadReason::FutureTime,
+    ];
+
+    /// The stable label: of counters, and of the column `reason` of dead letters.
     pub fn label(self) -> &'static str {
         match self {
             BadReason::Malformed => "malformed",
@@ -55,6 +77,7 @@ impl BadReason {
             BadReason::MissingValue => "missing_value",
             BadReason::TooLarge => "too_large",
             BadReason::Expression => "expression",
+            BadReason::Cast => "cast",
             BadReason::Plugin => "plugin",
             BadReason::PluginTrap => "plugin_trap",
             BadReason::Overflow => "overflow",
@@ -71,10 +94,14 @@ pub struct BadRow {
     pub reason: BadReason,
     /// The step that found it, such as `2:applyExpression`; `None` at a source.
     pub step: Option<String>,
+    /// The column at fault, if one is.
+    pub column: Option<String>,
     /// What is wrong, for a person.
     pub message: String,
-    /// The row as it came: the message's bytes at a source, the row as JSON in a step.
+    /// The row as it came: the message's bytes at a source, the row as JSON in a step (see [`crate::raw`]).
     pub raw: Vec<u8>,
+    /// Its index in the batch that the finder was given; lets the task look up what the finder does not know.
+    pub row: Option<usize>,
     /// Where the row is in its split, as the source prints it.
     pub position: Option<String>,
     /// The split it came from.
@@ -86,7 +113,29 @@ pub struct BadRow {
 impl BadRow {
     /// A bad row with its reason, message and text.
     pub fn new(reason: BadReason, message: impl Into<String>, raw: impl Into<Vec<u8>>) -> Self {
-        BadRow { reason, step: None, message: message.into(), raw: raw.into(), position: None, split: None, event_time: None }
+        BadRow {
+            reason,
+            step: None,
+            column: None,
+            message: message.into(),
+            raw: raw.into(),
+            row: None,
+            position: None,
+            split: None,
+            event_time: None,
+        }
+    }
+
+    /// A bad row of a typed batch, shown as JSON.
+    pub fn of(batch: &RecordBatch, row: usize, reason: BadReason, message: impl Into<String>) -> Self {
+        BadRow { row: Some(row), ..BadRow::new(reason, message, raw::row(batch, row)) }
+    }
+
+    /// Sets the column at fault.
+    #[must_use]
+    pub fn in_column(mut self, column: Option<String>) -> Self {
+        self.column = column;
+        self
     }
 
     /// Sets where in its split the row is.
@@ -111,6 +160,7 @@ pub fn dead_letter_schema() -> SchemaRef {
             Field::new("reason", DataType::Utf8, false),
             Field::new("stage", DataType::Utf8, true),
             Field::new("step", DataType::Utf8, true),
+            Field::new("column", DataType::Utf8, true),
             Field::new("message", DataType::Utf8, false),
             Field::new("source", DataType::Utf8, true),
             Field::new("split", DataType::Utf8, true),
@@ -129,6 +179,7 @@ pub fn dead_letters(rows: &[BadRow], stage: Option<&str>, source: Option<&str>) 
         text(&|row| Some(row.reason.label().to_string())),
         text(&|_| stage.map(str::to_string)),
         text(&|row| row.step.clone()),
+        text(&|row| row.column.clone()),
         text(&|row| Some(row.message.clone())),
         text(&|_| source.map(str::to_string)),
         text(&|row| row.split.as_ref().map(|split| split.as_str().to_string())),
@@ -137,4 +188,20 @@ pub fn dead_letters(rows: &[BadRow], stage: Option<&str>, source: Option<&str>) 
         Arc::new(rows.iter().map(|row| row.event_time.map(|at| at.0)).collect::<TimestampMicrosecondArray>()),
     ];
     RecordBatch::try_new(dead_letter_schema(), columns).expect("the columns follow the schema above")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn reasons_are_numbered_in_order_and_labels_are_distinct() {
+        for (number, reason) in BadReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, number);
+        }
+        let labels: BTreeSet<&str> = BadReason::ALL.into_iter().map(BadReason::label).collect();
+        assert_eq!(labels.len(), BadReason::ALL.len());
+        assert!(labels.iter().all(|label| label.chars().all(|c| c.is_ascii_lowercase() || c == '_')));
+    }
 }

@@ -19,6 +19,7 @@ pub mod ids;
 pub mod key;
 pub mod nearest;
 pub mod operator;
+pub mod raw;
 pub mod sink;
 pub mod source;
 pub mod staging;

@@ -69,6 +69,10 @@ pub struct SourceRequest {
     pub equals: Vec<EqualTo>,
     /// Whether somebody needs [`Chunk::ordinals`].
     pub ordinals: bool,
+    /// Whether values that do not fit are to be rescued; see [`crate::OnBadData::Rescue`]. A source that can do so adds
+    /// [`crate::bad::RESCUED`] to its columns, asks [`SourceRequest::wants`] for it as for any other, and says so in
+    /// [`SourcePlan::rescues`].
+    pub rescue: bool,
 }
 
 impl SourceRequest {
@@ -98,6 +102,13 @@ impl SourceRequest {
         self
     }
 
+    /// Asks for values that do not fit to be rescued.
+    #[must_use]
+    pub fn with_rescue(mut self, rescue: bool) -> Self {
+        self.rescue = rescue;
+        self
+    }
+
     /// Whether `column` is asked for.
     pub fn wants(&self, column: &str) -> bool {
         self.columns.as_ref().is_none_or(|columns| columns.iter().any(|wanted| wanted == column))
@@ -118,12 +129,14 @@ pub struct SourcePlan {
     pub max_parallelism: Option<usize>,
     /// Which of [`SourceRequest::equals`] it applies itself, by index.
     pub applied: Vec<usize>,
+    /// Whether it rescues what [`SourceRequest::rescue`] asks for. `validate` refuses the policy for a source that does not.
+    pub rescues: bool,
 }
 
 impl SourcePlan {
     /// A bounded, replayable source of this schema that applies no conditions.
     pub fn new(schema: SchemaRef) -> Self {
-        SourcePlan { schema, bounded: true, replayable: true, max_parallelism: None, applied: Vec::new() }
+        SourcePlan { schema, bounded: true, replayable: true, max_parallelism: None, applied: Vec::new(), rescues: false }
     }
 
     /// Says whether it ends.
@@ -144,6 +157,13 @@ impl SourcePlan {
     #[must_use]
     pub fn with_max_parallelism(mut self, max: usize) -> Self {
         self.max_parallelism = Some(max);
+        self
+    }
+
+    /// Says that values that do not fit are rescued.
+    #[must_use]
+    pub fn with_rescues(mut self, rescues: bool) -> Self {
+        self.rescues = rescues;
         self
     }
 

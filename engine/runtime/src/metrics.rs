@@ -11,22 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use tidegate_api::{BadReason, BadRow, Counter, EventTime, Watermark};
 
-const REASONS: [BadReason; 10] = [
-    BadReason::Malformed,
-    BadReason::TypeMismatch,
-    BadReason::MissingValue,
-    BadReason::TooLarge,
-    BadReason::Expression,
-    BadReason::Plugin,
-    BadReason::PluginTrap,
-    BadReason::Overflow,
-    BadReason::Sink,
-    BadReason::FutureTime,
-];
-
 /// Bad rows by reason.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct BadCounts([Counter; REASONS.len()]);
+pub(crate) struct BadCounts([Counter; BadReason::ALL.len()]);
 
 impl BadCounts {
     pub(crate) fn add(&self, rows: &[BadRow]) {
@@ -36,7 +23,7 @@ impl BadCounts {
     }
 
     fn read(&self) -> BTreeMap<&'static str, u64> {
-        let counts = REASONS.iter().map(|reason| (reason.label(), self.0[*reason as usize].get()));
+        let counts = BadReason::ALL.iter().map(|reason| (reason.label(), self.0[*reason as usize].get()));
         counts.filter(|(_, count)| *count > 0).collect()
     }
 }
