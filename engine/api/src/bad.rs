@@ -49,13 +49,11 @@ pub enum BadReason {
     Overflow,
     /// A sink refused it.
     Sink,
-    /// Its time lies too far in the future.
-    FutureTime,
 }
 
 impl BadReason {
     /// All of them, in the order of their numbers.
-    pub const ALL: [BadReason; 11] = [
+    pub const ALL: [BadReason; 10] = [
         BadReason::Malformed,
         BadReason::TypeMismatch,
         BadReason::MissingValue,
@@ -66,7 +64,6 @@ impl BadReason {
         BadReason::PluginTrap,
         BadReason::Overflow,
         BadReason::Sink,
-        BadReason::FutureTime,
     ];
 
     /// The stable label: of counters, and of the column `reason` of dead letters.
@@ -82,7 +79,6 @@ impl BadReason {
             BadReason::PluginTrap => "plugin_trap",
             BadReason::Overflow => "overflow",
             BadReason::Sink => "sink",
-            BadReason::FutureTime => "future_time",
         }
     }
 }

@@ -16,17 +16,44 @@ pub struct Problem {
     pub path: Vec<String>,
     /// What is wrong, and the fix if it is known.
     pub message: String,
+    /// Where in the text at the path, if that is text with an inside, such as an expression.
+    pub place: Option<Place>,
+}
+
+/// A place inside the text of a value.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Where it begins, in bytes.
+    pub start: usize,
+    /// Its line within the text, from 1.
+    pub line: usize,
+    /// Its column within that line, in characters from 1.
+    pub column: usize,
+    /// The line it stands in and carets under it, each behind a line end.
+    pub shown: String,
 }
 
 impl Problem {
+    /// A mistake at a path.
+    pub fn new(path: Vec<String>, message: impl Into<String>) -> Self {
+        Problem { path, message: message.into(), place: None }
+    }
+
     /// A mistake at one key.
     pub fn at(key: impl Into<String>, message: impl Into<String>) -> Self {
-        Problem { path: vec![key.into()], message: message.into() }
+        Problem::new(vec![key.into()], message)
     }
 
     /// A mistake of the whole.
     pub fn whole(message: impl Into<String>) -> Self {
-        Problem { path: Vec::new(), message: message.into() }
+        Problem::new(Vec::new(), message)
+    }
+
+    /// Says where in the value's text it is.
+    #[must_use]
+    pub fn with_place(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
     }
 
     /// The same mistake seen from further out.
@@ -44,7 +71,14 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.path.is_empty() { f.write_str(&self.message) } else { write!(f, "{}: {}", self.path.join("."), self.message) }
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path.join("."))?;
+        }
+        f.write_str(&self.message)?;
+        match &self.place {
+            Some(place) => write!(f, " (line {}, column {}){}", place.line, place.column, place.shown),
+            None => Ok(()),
+        }
     }
 }
 

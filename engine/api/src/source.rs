@@ -197,6 +197,14 @@ pub trait InlineSource: Send + Sync {
     /// `Config` for options that cannot work, `External` if the outside is needed and does not answer.
     fn plan(&self, request: &SourceRequest) -> Result<SourcePlan>;
 
+    /// Looks whether what it reads is there, and reads none of it. Called by `validate`, after `plan`; a run finds out by itself.
+    ///
+    /// # Errors
+    /// What is missing and where it was looked for.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Finds splits. Called by the coordinator before the first poll (no cursor), and while running, from one thread.
     ///
     /// # Errors

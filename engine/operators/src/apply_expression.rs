@@ -50,7 +50,7 @@ impl ApplyDef {
         let typed = typed(&["expression"], &self.expression, &input.schema).map_err(|problem| vec![problem])?;
         let cast = match &self.to {
             Some(to) if to != typed.data_type() => {
-                let cast = Cast::new(&format!("column `{}`", self.column), typed.data_type(), to, OnError::Bad).ok_or_else(|| {
+                let cast = Cast::new(&self.column, typed.data_type(), to, OnError::Bad).ok_or_else(|| {
                     let message =
                         format!("the expression is of type `{}` and cannot become `{}`", types::name(typed.data_type()), types::name(to));
                     vec![at(&["type"], message)]

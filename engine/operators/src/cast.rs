@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 use tidegate_api::config::{Options, Problem};
 use tidegate_api::nearest::hint;
-use tidegate_api::{BadReason, Result, types};
+use tidegate_api::{BadReason, Result, raw, types};
 
 pub(crate) const INFO: StepInfo = StepInfo {
     op: "cast",
@@ -47,12 +47,12 @@ pub(crate) struct Cast {
     via: Option<DataType>,
     to: DataType,
     on_error: OnError,
-    what: String,
+    column: String,
 }
 
 impl Cast {
-    /// A cast of values of type `from`, called `what` in messages; `None` when there is no such cast.
-    pub(crate) fn new(what: &str, from: &DataType, to: &DataType, on_error: OnError) -> Option<Self> {
+    /// A cast of values of type `from` in this column; `None` when there is no such cast.
+    pub(crate) fn new(column: &str, from: &DataType, to: &DataType, on_error: OnError) -> Option<Self> {
         let millis = |zone: &Option<Arc<str>>| DataType::Timestamp(TimeUnit::Millisecond, zone.clone());
         let via = match (from, to) {
             (integer, DataType::Timestamp(unit, zone)) if integer.is_integer() && *unit != TimeUnit::Millisecond => Some(millis(zone)),
@@ -63,7 +63,7 @@ impl Cast {
             Some(via) => can_cast_types(from, via) && can_cast_types(via, to),
             None => can_cast_types(from, to),
         };
-        possible.then(|| Cast { via, to: to.clone(), on_error, what: what.to_string() })
+        possible.then(|| Cast { via, to: to.clone(), on_error, column: column.to_string() })
     }
 
     /// The new type.
@@ -91,9 +91,9 @@ impl Cast {
             for row in 0..values.len() {
                 let was_null = before.as_ref().is_some_and(|nulls| nulls.is_null(row));
                 if !was_null && after.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
-                    bad.add(row, BadReason::Expression, || {
-                        let shown = arrow::util::display::array_value_to_string(values, row).unwrap_or_default();
-                        format!("{}: `{shown}` is not a value of type `{}`", self.what, types::name(&self.to))
+                    bad.add(row, BadReason::Cast, Some(&self.column), || {
+                        let shown = raw::value(values, row);
+                        format!("column `{}`: `{shown}` is not a value of type `{}`", self.column, types::name(&self.to))
                     });
                 }
             }
@@ -155,7 +155,7 @@ impl StepDef for CastDef {
         };
         crate::step::not_a_key(input, &self.column, &["column"])?;
         let from = schema.field(index).data_type();
-        let Some(cast) = Cast::new(&format!("column `{}`", self.column), from, &self.to, self.on_error) else {
+        let Some(cast) = Cast::new(&self.column, from, &self.to, self.on_error) else {
             let message = format!("a column of type `{}` cannot become one of type `{}`", types::name(from), types::name(&self.to));
             return Err(vec![at(&["type"], message)]);
         };

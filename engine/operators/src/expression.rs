@@ -1,12 +1,11 @@
 //! The dialect as the steps use it: mistakes become problems, failed rows become bad rows.
 
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt64Array};
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
-use arrow::compute::take_record_batch;
 use arrow::datatypes::{DataType, SchemaRef};
 use std::collections::BTreeMap;
-use tidegate_api::config::Problem;
-use tidegate_api::{BadReason, BadRow, Output, Result, hidden, types};
+use tidegate_api::config::{Place, Problem};
+use tidegate_api::{BadReason, BadRow, Output, hidden, types};
 use tidegate_dialect::{Diagnostic, Typed, bind};
 
 /// Types `text` against the visible columns of `schema`. They come first, so that indices agree with the whole batch's.
@@ -25,19 +24,30 @@ pub(crate) fn condition(path: &[&str], text: &str, schema: &SchemaRef) -> Result
     let typed = typed(path, text, schema)?;
     match typed.data_type() {
         DataType::Boolean | DataType::Null => Ok(typed),
-        other => Err(at(path, format!("a condition is of type `bool`, this is of type `{}`", types::name(other)))),
+        other => {
+            let message = format!("a condition is of type `bool`, this is of type `{}`", types::name(other));
+            Err(problem(path, text, &whole(text, message)))
+        }
     }
 }
 
 /// A problem at a path.
 pub(crate) fn at(path: &[&str], message: impl Into<String>) -> Problem {
-    Problem { path: path.iter().map(|key| (*key).to_string()).collect(), message: message.into() }
+    Problem::new(path.iter().map(|key| (*key).to_string()).collect(), message)
+}
+
+/// A mistake of a whole expression, which begins where its first character does.
+fn whole(text: &str, message: String) -> Diagnostic {
+    let start = text.len() - text.trim_start().len();
+    let before = &text[..start];
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    Diagnostic { message, span: start..text.trim_end().len().max(start), line: before.matches('\n').count() + 1, column }
 }
 
 fn problem(path: &[&str], text: &str, mistake: &Diagnostic) -> Problem {
     let rendered = mistake.render(text);
-    let shown = rendered.strip_prefix(&mistake.message).unwrap_or_default();
-    at(path, format!("{mistake}{shown}"))
+    let shown = rendered.strip_prefix(&mistake.message).unwrap_or_default().to_string();
+    at(path, &mistake.message).with_place(Place { start: mistake.span.start, line: mistake.line, column: mistake.column, shown })
 }
 
 /// The true rows of a condition's values; null is not true.
@@ -52,9 +62,17 @@ pub(crate) fn truths(values: &ArrayRef) -> BooleanBuffer {
     }
 }
 
+/// Why a row cannot be used.
+#[derive(Debug)]
+struct Fault {
+    reason: BadReason,
+    column: Option<String>,
+    message: String,
+}
+
 /// Rows of one batch that cannot be used, each with the first reason found.
 #[derive(Debug, Default)]
-pub(crate) struct BadRows(BTreeMap<usize, (BadReason, String)>);
+pub(crate) struct BadRows(BTreeMap<usize, Fault>);
 
 impl BadRows {
     /// Whether there are none.
@@ -68,14 +86,14 @@ impl BadRows {
     }
 
     /// Adds a row unless it is known already.
-    pub(crate) fn add(&mut self, row: usize, reason: BadReason, message: impl FnOnce() -> String) {
-        self.0.entry(row).or_insert_with(|| (reason, message()));
+    pub(crate) fn add(&mut self, row: usize, reason: BadReason, column: Option<&str>, message: impl FnOnce() -> String) {
+        self.0.entry(row).or_insert_with(|| Fault { reason, column: column.map(str::to_string), message: message() });
     }
 
-    /// Adds the rows on which an expression failed.
-    pub(crate) fn add_failed(&mut self, failed: Vec<(usize, String)>) {
+    /// Adds the rows on which an expression failed, which was to give this column.
+    pub(crate) fn add_failed(&mut self, failed: Vec<(usize, String)>, column: Option<&str>) {
         for (row, message) in failed {
-            self.add(row, BadReason::Expression, || message);
+            self.add(row, BadReason::Expression, column, || message);
         }
     }
 
@@ -88,48 +106,9 @@ impl BadRows {
         BooleanBuffer::from(good)
     }
 
-    /// Hands the rows over, each as JSON.
-    ///
-    /// # Errors
-    /// `Internal` when a kernel fails.
-    pub(crate) fn report(self, batch: &RecordBatch, step: &str, out: &mut Output) -> Result<()> {
-        if self.0.is_empty() {
-            return Ok(());
-        }
-        let rows = UInt64Array::from_iter_values(self.0.keys().map(|row| *row as u64));
-        let texts = as_json(&take_record_batch(&hidden::visible(batch), &rows)?);
-        out.bad.extend(self.0.into_values().zip(texts).map(|((reason, message), raw)| BadRow::new(reason, message, raw).in_step(step)));
-        Ok(())
+    /// Hands the rows over, each shown as it is in `batch`. The task adds the step and whatever else it knows.
+    pub(crate) fn report(self, batch: &RecordBatch, out: &mut Output) {
+        let faults = self.0.into_iter();
+        out.bad.extend(faults.map(|(row, fault)| BadRow::of(batch, row, fault.reason, fault.message).in_column(fault.column)));
     }
-}
-
-/// Each row as one JSON object with explicit nulls.
-pub(crate) fn as_json(batch: &RecordBatch) -> Vec<Vec<u8>> {
-    if let Some(lines) = json_lines(batch) {
-        return lines;
-    }
-    // Some value has no JSON form, such as a time beyond the calendar. It costs itself, not the report of its row.
-    (0..batch.num_rows()).map(|row| json_by_column(&batch.slice(row, 1))).collect()
-}
-
-fn json_lines(batch: &RecordBatch) -> Option<Vec<Vec<u8>>> {
-    let mut text = Vec::new();
-    let mut writer = arrow::json::WriterBuilder::new().with_explicit_nulls(true).build::<_, arrow::json::writer::LineDelimited>(&mut text);
-    writer.write(batch).and_then(|()| writer.finish()).ok()?;
-    drop(writer);
-    // JSON text has no bare line ends, so a line is a row.
-    let lines: Vec<Vec<u8>> = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect();
-    (lines.len() == batch.num_rows()).then_some(lines)
-}
-
-fn json_by_column(row: &RecordBatch) -> Vec<u8> {
-    let mut cells = Vec::with_capacity(row.num_columns());
-    for (index, field) in row.schema_ref().fields().iter().enumerate() {
-        let cell = row.project(&[index]).ok().and_then(|one| json_lines(&one)).and_then(|mut lines| lines.pop());
-        cells.push(match cell.as_deref() {
-            Some([b'{', inner @ .., b'}']) => String::from_utf8_lossy(inner).into_owned(),
-            Some(_) | None => format!("{}:\"(no JSON form)\"", serde_json::Value::from(field.name().as_str())),
-        });
-    }
-    format!("{{{}}}", cells.join(",")).into_bytes()
 }

@@ -135,13 +135,13 @@ impl Step for Filter {
         }
         let mut passing = truths(&evaluated.values);
         let mut bad = BadRows::default();
-        bad.add_failed(evaluated.bad);
+        bad.add_failed(evaluated.bad, None);
         if !bad.is_empty() {
             passing = &passing & &bad.good(rows);
         }
         let passed = passing.count_set_bits();
         out.filtered += (rows - passed - bad.len()) as u64;
-        bad.report(&batch, INFO.op, out)?;
+        bad.report(&batch, out);
         if passed == rows {
             out.emit(kept);
         } else if passed > 0 {

@@ -150,12 +150,11 @@ impl StepFactory for ProjectionFactory {
     }
 
     fn open(&self, _ctx: StepCtx) -> Result<Box<dyn Step>> {
-        Ok(Box::new(Projection { op: self.op, schema: Arc::clone(&self.schema), items: self.items.clone() }))
+        Ok(Box::new(Projection { schema: Arc::clone(&self.schema), items: self.items.clone() }))
     }
 }
 
 struct Projection {
-    op: &'static str,
     schema: SchemaRef,
     items: Vec<Item>,
 }
@@ -170,7 +169,7 @@ impl Step for Projection {
                 Origin::Cast(index, cast) => cast.apply(batch.column(*index), &mut bad)?,
                 Origin::Expression(expression, cast) => {
                     let evaluated = expression.evaluate(&batch, now);
-                    bad.add_failed(evaluated.bad);
+                    bad.add_failed(evaluated.bad, Some(item.name()));
                     match cast {
                         Some(cast) => cast.apply(&evaluated.values, &mut bad)?,
                         None => evaluated.values,
@@ -179,7 +178,7 @@ impl Step for Projection {
             });
         }
         let made = assemble(&self.schema, columns, batch.num_rows(), &bad)?;
-        bad.report(&batch, self.op, out)?;
+        bad.report(&batch, out);
         out.emit(made);
         Ok(())
     }

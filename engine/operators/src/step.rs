@@ -186,7 +186,7 @@ pub const STEPS: &[StepInfo] = &[
 /// # Errors
 /// Every mistake, each with its path inside the step; an unknown `op` names the nearest known one.
 pub fn parse_step(step: &Value) -> Result<Box<dyn StepDef>, Vec<Problem>> {
-    let at = |path: &[&str], message: String| vec![Problem { path: path.iter().map(|key| (*key).to_string()).collect(), message }];
+    let at = |path: &[&str], message: String| vec![Problem::new(path.iter().map(|key| (*key).to_string()).collect(), message)];
     let Some(map) = step.as_object() else {
         return Err(at(&[], "a step is a table with an `op`, such as `{ op = \"filter\", expression = \"price > 10\" }`".into()));
     };

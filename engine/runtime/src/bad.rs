@@ -22,6 +22,8 @@ pub(crate) struct Finder<'a> {
     pub(crate) stage: Option<&'a str>,
     /// The step's label.
     pub(crate) step: Option<&'a str>,
+    /// It is the sink of a dead-letter dataset, whose own bad rows have nowhere to go.
+    pub(crate) takes_dead_letters: bool,
 }
 
 /// Reports bad rows under one policy.
@@ -66,16 +68,26 @@ impl BadRows {
     }
 }
 
+/// Everything a person needs: what, why, where, the row itself, and the remedy.
 fn describe(row: &BadRow, finder: Finder<'_>, origin: Origin<'_>) -> Error {
     const SHOWN: usize = 200;
-    let raw = String::from_utf8_lossy(&row.raw);
+    // A row may be very large; what is not shown is not decoded either.
+    let raw = String::from_utf8_lossy(&row.raw[..row.raw.len().min(4 * SHOWN)]);
     let shown: String = raw.chars().take(SHOWN).collect();
-    let more = if raw.chars().nth(SHOWN).is_some() { "…" } else { "" };
-    let mut error = Error::data(format!(
-        "bad row ({}): {} in `{shown}{more}`; `onBadData` can drop such rows or send them to a dead-letter dataset",
-        row.reason.label(),
-        row.message
-    ));
+    let more = if shown.len() < row.raw.len() { "…" } else { "" };
+    let text = if shown.is_empty() { String::new() } else { format!(" in `{shown}{more}`") };
+    let column = row.column.as_ref().filter(|column| !row.message.contains(&format!("`{column}`")));
+    let column = column.map(|column| format!("column `{column}`: ")).unwrap_or_default();
+    let fix = match origin.source {
+        _ if finder.takes_dead_letters => "a dead-letter dataset has none of its own, so its sink must take every row".to_string(),
+        Some(dataset) => format!(
+            "to go on without such rows, set `onBadData = \"drop\"` on dataset `{dataset}`, or `onBadData = \"deadLetter\"` with \
+             `deadLetter` naming the dataset that takes them"
+        ),
+        None => "to go on without such rows, set `onBadData` to `drop` or `deadLetter` on the datasets that are read, or in `[settings]`"
+            .to_string(),
+    };
+    let mut error = Error::data(format!("bad row ({}): {column}{}{text}; {fix}", row.reason.label(), row.message));
     if let Some(position) = &row.position {
         error = error.context(format!("position `{position}`"));
     }
@@ -104,13 +116,16 @@ mod tests {
         let bad = BadRows::new(None);
         let split = SplitId::new("a.csv");
         let origin = Origin { source: Some("orders"), split: Some(&split), position: Some(&Position::number(7)) };
-        let finder = Finder { stage: Some("clean"), step: Some("2:cast") };
-        let row = BadRow::new(BadReason::Expression, "`x` is no number", "{\"n\":\"x\"}");
+        let finder = Finder { stage: Some("clean"), step: Some("2:cast"), ..Finder::default() };
+        let row = BadRow::new(BadReason::Cast, "`x` is no number", "{\"n\":\"x\"}").in_column(Some("n".to_string()));
         let mut outputs = Outputs::new(Vec::new(), 1, 1);
         let error = bad.report(vec![row], OnBadData::Fail, finder, origin, &BadCounts::default(), &mut outputs).unwrap_err();
         let text = error.to_string();
-        for part in ["stage `clean`", "step `2:cast`", "source `orders`", "split `a.csv`", "before 7", "`x` is no number", "expression"] {
-            assert!(text.contains(part), "{text}");
-        }
+        assert_eq!(
+            text,
+            "stage `clean`: step `2:cast`: source `orders`: split `a.csv`: position `before 7`: bad row (cast): column `n`: `x` is no \
+             number in `{\"n\":\"x\"}`; to go on without such rows, set `onBadData = \"drop\"` on dataset `orders`, or \
+             `onBadData = \"deadLetter\"` with `deadLetter` naming the dataset that takes them"
+        );
     }
 }

@@ -7,9 +7,11 @@ use crate::bad::{BadRows, Finder, Origin};
 use crate::graph::{EdgeId, Pipe, PipeEnd, PipeStep};
 use crate::metrics::StepCounters;
 use crate::output::Outputs;
-use arrow::array::RecordBatch;
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use std::collections::BTreeMap;
-use tidegate_api::{Error, EventTime, OnBadData, Output, Result, ResultExt, RunIdentity, Step, StepCtx};
+use std::sync::Arc;
+use tidegate_api::time::raw_times;
+use tidegate_api::{BadRow, Error, EventTime, OnBadData, Output, Result, ResultExt, RunIdentity, Step, StepCtx};
 
 /// What a batch needs on its way.
 pub(crate) struct Way<'a> {
@@ -62,6 +64,8 @@ struct Link {
     label: String,
     step: Box<dyn Step>,
     on_bad: OnBadData,
+    /// The event-time column among what it is given.
+    time: Option<Arc<str>>,
     counters: StepCounters,
     scratch: Output,
 }
@@ -145,6 +149,7 @@ impl Link {
             label: step.label.clone(),
             step: opened,
             on_bad: step.on_bad,
+            time: step.time.clone(),
             counters,
             scratch: Output::default(),
         })
@@ -152,6 +157,7 @@ impl Link {
 
     fn apply(&mut self, batch: RecordBatch, way: &mut Way<'_>) -> Result<()> {
         self.counters.rows_in.add(batch.num_rows() as u64);
+        let times = self.time.as_ref().and_then(|column| batch.column_by_name(column)).map(Arc::clone);
         self.step.apply(batch, way.now, &mut self.scratch).context(|| format!("stage `{}`: step `{}`", self.stage, self.label))?;
         let made: usize = self.scratch.batches.iter().map(RecordBatch::num_rows).sum();
         self.counters.rows_out.add(made as u64);
@@ -159,8 +165,21 @@ impl Link {
         if !self.scratch.late.is_empty() {
             return Err(Error::internal(format!("stage `{}`: step `{}` is stateless and spoke of late rows", self.stage, self.label)));
         }
-        let bad = std::mem::take(&mut self.scratch.bad);
-        let finder = Finder { stage: Some(&self.stage), step: Some(&self.label) };
+        let mut bad = std::mem::take(&mut self.scratch.bad);
+        if let Some(times) = times.filter(|_| !bad.is_empty()) {
+            tell_times(&mut bad, &times)?;
+        }
+        let finder = Finder { stage: Some(&self.stage), step: Some(&self.label), ..Finder::default() };
         way.bad.report(bad, self.on_bad, finder, way.origin, &self.counters.bad, way.outputs)
     }
+}
+
+/// Adds the event times of bad rows that say which rows they are.
+fn tell_times(bad: &mut [BadRow], column: &ArrayRef) -> Result<()> {
+    let (times, scale) = raw_times(column)?;
+    for row in bad.iter_mut().filter(|row| row.event_time.is_none()) {
+        let index = row.row.filter(|index| *index < times.len() && times.is_valid(*index));
+        row.event_time = index.map(|index| scale.event_time(times.value(index)));
+    }
+    Ok(())
 }

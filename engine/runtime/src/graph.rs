@@ -230,6 +230,15 @@ pub struct PipeStep {
     pub factory: Arc<dyn StepFactory>,
     /// What to do with bad rows.
     pub on_bad: OnBadData,
+    /// The event-time column of the rows that enter it, if they have one; bad rows are told with it.
+    pub time: Option<Arc<str>>,
+}
+
+impl PipeStep {
+    /// A step in its place, whose rows have no known event time.
+    pub fn new(stage: impl Into<String>, label: impl Into<String>, factory: Arc<dyn StepFactory>, on_bad: OnBadData) -> Self {
+        PipeStep { stage: stage.into(), label: label.into(), factory, on_bad, time: None }
+    }
 }
 
 /// Where dead letters go.

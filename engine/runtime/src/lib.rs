@@ -17,6 +17,7 @@ pub mod exchange;
 pub mod graph;
 mod input;
 mod job;
+mod late;
 pub mod metrics;
 mod output;
 mod restart;
@@ -33,5 +34,6 @@ pub use graph::JobGraph;
 #[cfg(feature = "testkit")]
 pub use job::Planted;
 pub use job::{Ending, Job, JobConfig, JobControl, KillHook, KillPoint, Outcome, Progress, RebuildSink};
+pub use late::FutureRowsStep;
 pub use metrics::MetricsSnapshot;
 pub use restart::RestartPolicy;

@@ -4,7 +4,6 @@
 //! rows it remembers and goes on with in a later step. Whoever steps it (a thread, or the simulator) learns from the [`Turn`] when to
 //! step again. A task talks to the coordinator through [`Report`]s, and source tasks listen to its [`Command`]s.
 
-mod late;
 pub(crate) mod operator;
 mod retry;
 pub(crate) mod sink;

@@ -76,6 +76,7 @@ fn a_bounded_job_ends_with_every_row_and_counters_that_add_up() {
         assert!(matches!(outcome.end, Ending::Ended { .. }));
         assert_eq!(sorted(&world.raw.visible()), world.expected_raw());
         assert_eq!(sorted(&world.sums.visible()), world.expected_sums());
+        assert_eq!(world.visible_dead(), world.expected_dead());
         assert_eq!(world.raw.prepared() + world.sums.prepared(), 0);
         add_up(&outcome.metrics);
         let read = node(&outcome.metrics, "scripted").rows_in + node(&outcome.metrics, "queue").rows_in;
@@ -640,7 +641,7 @@ fn a_graph_that_cannot_run_is_refused_with_the_node_or_edge_at_fault() {
     refused(&|graph| graph.edges[4].input = 1, "input");
     refused(&|graph| graph.nodes[3].main.to.clear(), "edge 5 is fed by no pipe of `long`");
     refused(&|graph| graph.nodes[3].main.to.push(PipeEnd::Edge(EdgeId(5))), "edge 5 is fed twice");
-    refused(&|graph| graph.nodes[0].main.steps[0].on_bad = OnBadData::DeadLetter, "no edge to go to");
+    refused(&|graph| graph.nodes[0].bad = BadRoute::Nowhere, "no edge to go to");
     refused(
         &|graph| {
             graph.nodes[3].parallelism = 2;

@@ -32,6 +32,7 @@ fn run(seed: u64, planted: Planted) -> Result<SimReport> {
     })?;
     compare("raw", sorted(&world.raw.visible()), world.expected_raw())?;
     compare("sums", sorted(&world.sums.visible()), world.expected_sums())?;
+    compare("dead", world.visible_dead(), world.expected_dead())?;
     Ok(report)
 }
 
@@ -39,7 +40,7 @@ fn draw(random: &mut SimRandom, most: u64) -> usize {
     1 + random.below(most) as usize
 }
 
-fn compare(sink: &str, got: Vec<Vec<i64>>, expected: Vec<Vec<i64>>) -> Result<()> {
+fn compare<T: PartialEq>(sink: &str, got: Vec<T>, expected: Vec<T>) -> Result<()> {
     if got == expected {
         return Ok(());
     }

@@ -168,15 +168,10 @@ impl Settings {
 
 /// Reads `onBadData`, of settings or of a dataset.
 pub(crate) fn read_policy(options: &mut Options<'_>) -> Option<OnBadData> {
-    let policy = options.choice(
+    options.choice(
         "onBadData",
         &[("fail", OnBadData::Fail), ("drop", OnBadData::Drop), ("deadLetter", OnBadData::DeadLetter), ("rescue", OnBadData::Rescue)],
-    )?;
-    if policy == OnBadData::Rescue {
-        options.problem("onBadData", "`rescue` is not available in this version; use `deadLetter`, which keeps the text of the row");
-        return None;
-    }
-    Some(policy)
+    )
 }
 
 fn read_count(options: &mut Options<'_>, key: &str, range: std::ops::RangeInclusive<usize>, slot: &mut usize) {

@@ -63,6 +63,10 @@ impl InlineSource for FilesSource {
         Ok(SourcePlan::new(self.wanted(request)?.schema))
     }
 
+    fn check(&self) -> Result<()> {
+        list(&self.config, &mut |_, _| {}).map(drop)
+    }
+
     fn discover(&self, cursor: Option<&[u8]>) -> Result<Discovered> {
         let mut known: Known = match cursor {
             None => Known::default(),

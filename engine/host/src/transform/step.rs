@@ -15,7 +15,7 @@ use arrow::datatypes::SchemaRef;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_api::{BadReason, BadRow, Error, EventTime, Output, Result, ResultExt, Step, StepCtx, hidden};
+use tidegate_api::{BadReason, BadRow, Error, EventTime, Output, Result, ResultExt, Step, StepCtx};
 use wasmtime::component::ResourceAny;
 
 /// Rows per call: more gains nothing, because the copies leave the processor's cache.
@@ -66,35 +66,32 @@ impl TransformStep {
         let mut convicted = 0;
         for part in outcome.parts {
             match part {
-                Part::Answered(rows, answer) => self.answered(&batch.slice(rows.start, rows.len()), answer, out)?,
+                Part::Answered(rows, answer) => self.answered(batch, rows, answer, out)?,
                 Part::Convicted(row, message) => {
                     convicted += 1;
                     self.guest.plugin.metrics().convicted();
-                    out.bad.push(self.bad_row(BadReason::PluginTrap, message, batch, row));
+                    out.bad.push(self.bad_row(BadReason::PluginTrap, &message, batch, row));
                 }
             }
         }
         Ok(convicted)
     }
 
-    fn answered(&self, input: &RecordBatch, answer: Answer, out: &mut Output) -> Result<()> {
+    /// Takes the answer for some rows of `batch`.
+    fn answered(&self, batch: &RecordBatch, rows: Range<usize>, answer: Answer, out: &mut Output) -> Result<()> {
         let mut bad = Vec::with_capacity(answer.bad.len());
         for error in answer.bad {
-            let message = match error.column {
-                Some(column) => format!("column `{column}`: {}", error.message),
-                None => error.message,
-            };
-            out.bad.push(self.bad_row(BadReason::Plugin, message, input, error.row as usize));
+            out.bad.push(self.bad_row(BadReason::Plugin, &error.message, batch, rows.start + error.row as usize).in_column(error.column));
             bad.push(error.row as usize);
         }
-        let (rows, filtered) = self.bound.layout.assemble(input, &answer.made, &bad)?;
+        let (made, filtered) = self.bound.layout.assemble(&batch.slice(rows.start, rows.len()), &answer.made, &bad)?;
         out.filtered += filtered;
-        out.emit(rows);
+        out.emit(made);
         Ok(())
     }
 
-    fn bad_row(&self, reason: BadReason, message: String, batch: &RecordBatch, row: usize) -> BadRow {
-        BadRow::new(reason, message, json(batch, row)).in_step(format!("wasm:{}", self.guest.plugin.name()))
+    fn bad_row(&self, reason: BadReason, message: &str, batch: &RecordBatch, row: usize) -> BadRow {
+        BadRow::of(batch, row, reason, format!("plugin `{}`: {message}", self.guest.plugin.name()))
     }
 }
 
@@ -111,7 +108,11 @@ impl Step for TransformStep {
         let by_bytes = if bytes <= MAX_BYTES { MAX_ROWS } else { self.rows_within(&batch)? };
         while at < rows {
             let count = self.max_rows.min(by_bytes).min(rows - at);
+            let reported = out.bad.len();
             convicted += self.apply_part(&batch.slice(at, count), out)?;
+            for bad in &mut out.bad[reported..] {
+                bad.row = bad.row.map(|row| row + at);
+            }
             at += count;
         }
         let spec = self.guest.plugin.spec();
@@ -133,17 +134,6 @@ impl TransformStep {
         let projected = self.guest.encoder.project(batch)?;
         let per_row = size_of(&projected).div_ceil(batch.num_rows());
         Ok((MAX_BYTES / per_row.max(1)).clamp(1, MAX_ROWS))
-    }
-}
-
-/// A row as JSON, for a person or a repair to read; visible columns only.
-fn json(batch: &RecordBatch, row: usize) -> Vec<u8> {
-    let row = hidden::visible(&batch.slice(row, 1));
-    let mut text = Vec::new();
-    let mut writer = arrow::json::LineDelimitedWriter::new(&mut text);
-    match writer.write(&row).and_then(|()| writer.finish()) {
-        Ok(()) => text.trim_ascii_end().to_vec(),
-        Err(error) => format!("(the row has no JSON form: {error})").into_bytes(),
     }
 }
 

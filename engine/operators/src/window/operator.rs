@@ -7,14 +7,13 @@ use super::state;
 use crate::expression::{BadRows, truths};
 use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, TimestampMillisecondArray, UInt32Array};
 use arrow::buffer::BooleanBuffer;
-use arrow::compute::{concat_batches, filter_record_batch, take, take_record_batch};
+use arrow::compute::{concat, filter_record_batch, take, take_record_batch};
 use arrow::datatypes::{DataType, Field, SchemaRef};
-use arrow::util::display::array_value_to_string;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tidegate_api::{
     BadReason, Epoch, Error, EventTime, Flow, Operator, OperatorCtx, OperatorFactory, Output, PieceId, RestoredPiece, Result, Signature,
-    StatePiece, key, time::raw_times,
+    StatePiece, key, raw, time::raw_times,
 };
 use tidegate_dialect::Compiled;
 
@@ -175,7 +174,12 @@ impl Operator for WindowedAggregate {
             return self.absorb(batch, masks, out);
         }
         let good = filter_record_batch(&batch, &BooleanArray::new(bad.good(batch.num_rows()), None))?;
-        bad.report(&batch, NAME, out)?;
+        let reported = out.bad.len();
+        bad.report(&batch, out);
+        for row in &mut out.bad[reported..] {
+            let index = row.row.filter(|index| times.is_valid(*index));
+            row.event_time = index.map(|index| scale.event_time(times.value(index)));
+        }
         self.on_batch(0, good, out)
     }
 
@@ -189,7 +193,7 @@ impl Operator for WindowedAggregate {
                     made.push(self.portion(&firing, rows, out)?, rows);
                     firing.next += rows;
                     if made.room() == 0 {
-                        made.flush(&self.plan.schema, out)?;
+                        made.flush(&self.plan, out)?;
                         self.firing = Some(firing);
                         return Ok(Flow::More);
                     }
@@ -200,7 +204,7 @@ impl Operator for WindowedAggregate {
                 None => break,
             }
         }
-        made.flush(&self.plan.schema, out)?;
+        made.flush(&self.plan, out)?;
         self.fired.raise(through);
         self.cursor = self.cursor.max(self.fired.low);
         self.ctx.state_bytes.set(self.panes.bytes() as u64);
@@ -294,11 +298,11 @@ impl WindowedAggregate {
         let name = || self.plan.signature.parameters.get("timeColumn").and_then(|name| name.as_str()).unwrap_or_default();
         if let Some(nulls) = times.nulls().filter(|nulls| nulls.null_count() > 0) {
             for row in (0..times.len()).filter(|row| nulls.is_null(*row)) {
-                bad.add(row, BadReason::MissingValue, || format!("the time column `{}` is null", name()));
+                bad.add(row, BadReason::MissingValue, Some(name()), || format!("the time column `{}` is null", name()));
             }
         }
         for row in &self.scratch.far {
-            bad.add(*row, BadReason::TypeMismatch, || {
+            bad.add(*row, BadReason::TypeMismatch, Some(name()), || {
                 format!("the time `{}` in column `{}` is too far from 1970 for a window", times.value(*row), name())
             });
         }
@@ -308,7 +312,7 @@ impl WindowedAggregate {
     fn masks(&self, batch: &RecordBatch, bad: &mut BadRows) -> Vec<Option<BooleanBuffer>> {
         let mask = |bound: &BoundAggregate, bad: &mut BadRows| {
             let evaluated = bound.filter.as_ref()?.evaluate(batch, EventTime(0));
-            bad.add_failed(evaluated.bad);
+            bad.add_failed(evaluated.bad, Some(bound.field.name()));
             Some(truths(&evaluated.values))
         };
         self.plan.aggregates.iter().map(|bound| mask(bound, bad)).collect()
@@ -420,14 +424,10 @@ impl WindowedAggregate {
     }
 
     /// The next `rows` groups of a window as output rows.
-    fn portion(&mut self, firing: &Firing, rows: usize, out: &mut Output) -> Result<RecordBatch> {
-        let part = |column: &ArrayRef| column.slice(firing.next, rows);
-        let bound = |millis: i64| -> ArrayRef {
-            Arc::new(TimestampMillisecondArray::from_value(millis, rows).with_timezone_opt(self.plan.zone.clone()))
-        };
+    fn portion(&mut self, firing: &Firing, rows: usize, out: &mut Output) -> Result<Part> {
+        let part = |column: &ArrayRef| if rows == column.len() { Arc::clone(column) } else { column.slice(firing.next, rows) };
         let groups: Vec<ArrayRef> = firing.columns.groups.iter().map(part).collect();
-        let mut columns = vec![bound(firing.start), bound(firing.end)];
-        columns.extend(groups.iter().cloned());
+        let mut columns = groups.clone();
         columns.extend(firing.columns.results.iter().map(|result| part(&result.values)));
 
         let ours = self.not_yet_fired(firing.end, &groups, rows)?;
@@ -436,23 +436,27 @@ impl WindowedAggregate {
             let within = result.misfits.iter().filter(|(group, _)| (firing.next..firing.next + rows).contains(group));
             for (row, value) in within.map(|(group, value)| (group - firing.next, value)) {
                 if ours.as_ref().is_none_or(|ours| ours.value(row)) {
-                    bad.add(row, BadReason::Overflow, || self.misfit(bound, value, firing, &groups, row));
+                    bad.add(row, BadReason::Overflow, Some(bound.field.name()), || self.misfit(bound, value, firing, &groups, row));
                 }
             }
         }
         if ours.is_none() && bad.is_empty() {
-            return self.with_keys(firing, &groups, columns);
+            return self.with_keys(firing, &groups, columns, rows);
         }
-        let visible = self.plan.schema.project(&(0..columns.len()).collect::<Vec<_>>())?;
-        let whole = RecordBatch::try_new(Arc::new(visible), columns)?;
+        let width = columns.len();
+        let visible = Arc::new(self.plan.schema.project(&(0..width + 2).collect::<Vec<_>>())?);
+        let whole = batch_of(&visible, &self.plan, &[Part { start: firing.start, end: firing.end, rows, columns }])?;
         let mut passing = bad.good(rows);
         if let Some(ours) = ours {
             passing = &passing & &ours;
         }
-        bad.report(&whole, NAME, out)?;
+        let reported = out.bad.len();
+        bad.report(&whole, out);
+        out.bad[reported..].iter_mut().for_each(|row| row.event_time = Some(EventTime::from_millis(firing.start)));
         let passed = filter_record_batch(&whole, &BooleanArray::new(passing, None))?;
-        let groups = passed.columns()[2..2 + groups.len()].to_vec();
-        self.with_keys(firing, &groups, passed.columns().to_vec())
+        let columns = passed.columns()[2..].to_vec();
+        let groups = columns[..groups.len()].to_vec();
+        self.with_keys(firing, &groups, columns, passed.num_rows())
     }
 
     /// The groups whose vnode has not fired this window yet; `None` for all.
@@ -468,27 +472,20 @@ impl WindowedAggregate {
         Ok(Some(BooleanBuffer::from(ours)))
     }
 
-    fn with_keys(&self, firing: &Firing, groups: &[ArrayRef], mut columns: Vec<ArrayRef>) -> Result<RecordBatch> {
+    fn with_keys(&self, firing: &Firing, groups: &[ArrayRef], mut columns: Vec<ArrayRef>, rows: usize) -> Result<Part> {
         if self.plan.keyed {
-            let rows = columns[0].len();
             columns.push(key::build(rows, |row, bytes| {
                 key::push_millis(bytes, firing.start);
                 key::push_millis(bytes, firing.end);
                 groups.iter().try_for_each(|group| key::push_value(bytes, group.as_ref(), row))
             })?);
         }
-        Ok(RecordBatch::try_new(Arc::clone(&self.plan.schema), columns)?)
+        Ok(Part { start: firing.start, end: firing.end, rows, columns })
     }
 
     fn misfit(&self, bound: &BoundAggregate, value: &str, firing: &Firing, groups: &[ArrayRef], row: usize) -> String {
         let names = self.plan.schema.fields().iter().skip(2);
-        let shown: Vec<String> = names
-            .zip(groups)
-            .map(|(field, group)| {
-                let value = if group.is_null(row) { "null".to_string() } else { array_value_to_string(group, row).unwrap_or_default() };
-                format!("{}={value}", field.name())
-            })
-            .collect();
+        let shown: Vec<String> = names.zip(groups).map(|(field, group)| format!("{}={}", field.name(), raw::value(group, row))).collect();
         let group = if shown.is_empty() { String::new() } else { format!(", group {}", shown.join(", ")) };
         format!(
             "`{}` is `{value}`, which `{}` cannot hold (window {} to {}{group})",
@@ -525,33 +522,59 @@ fn bring_in_order(runs: &mut Vec<Run>) -> UInt32Array {
     order
 }
 
+/// Output rows of one window: the columns behind its bounds.
+struct Part {
+    start: i64,
+    end: i64,
+    rows: usize,
+    columns: Vec<ArrayRef>,
+}
+
+/// Parts as one batch, the bounds of each before its columns.
+fn batch_of(schema: &SchemaRef, plan: &Plan, parts: &[Part]) -> Result<RecordBatch> {
+    let bounds = |of: fn(&Part) -> i64| -> ArrayRef {
+        let mut millis: Vec<i64> = Vec::with_capacity(parts.iter().map(|part| part.rows).sum());
+        parts.iter().for_each(|part| millis.extend(std::iter::repeat_n(of(part), part.rows)));
+        Arc::new(TimestampMillisecondArray::from(millis).with_timezone_opt(plan.zone.clone()))
+    };
+    let mut columns = vec![bounds(|part| part.start), bounds(|part| part.end)];
+    for index in 0..parts.first().map_or(0, |part| part.columns.len()) {
+        columns.push(match parts {
+            [one] => Arc::clone(&one.columns[index]),
+            several => concat(&several.iter().map(|part| part.columns[index].as_ref()).collect::<Vec<_>>())?,
+        });
+    }
+    Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+}
+
 /// Output rows of one call, put together into few batches: small windows would otherwise make small batches.
 struct Made {
-    batches: Vec<RecordBatch>,
+    parts: Vec<Part>,
     rows: usize,
     limit: usize,
 }
 
 impl Made {
     fn new(limit: usize) -> Self {
-        Made { batches: Vec::new(), rows: 0, limit }
+        Made { parts: Vec::new(), rows: 0, limit }
     }
 
     fn room(&self) -> usize {
         self.limit - self.rows
     }
 
-    fn push(&mut self, batch: RecordBatch, rows: usize) {
-        self.batches.push(batch);
+    /// Takes what became of `rows` groups; fewer may be left of them.
+    fn push(&mut self, part: Part, rows: usize) {
         self.rows += rows;
+        if part.rows > 0 {
+            self.parts.push(part);
+        }
     }
 
-    fn flush(&mut self, schema: &SchemaRef, out: &mut Output) -> Result<()> {
+    fn flush(&mut self, plan: &Plan, out: &mut Output) -> Result<()> {
         self.rows = 0;
-        match self.batches.len() {
-            0 => {}
-            1 => self.batches.drain(..).for_each(|batch| out.emit(batch)),
-            _ => out.emit(concat_batches(schema, &std::mem::take(&mut self.batches))?),
+        if !self.parts.is_empty() {
+            out.emit(batch_of(&plan.schema, plan, &std::mem::take(&mut self.parts))?);
         }
         Ok(())
     }

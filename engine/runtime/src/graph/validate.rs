@@ -93,7 +93,7 @@ impl JobGraph {
                 }
                 dead_letters |= source.on_bad == OnBadData::DeadLetter;
                 if let Some(late) = &node.late {
-                    self.check_pipe(node, late, &late_schema(&source.output_schema()), fed, &mut dead_letters)?;
+                    self.check_pipe(node, late, &source.output_schema(), fed, &mut dead_letters)?;
                 }
             }
             NodeKind::Operator(operator) => {

@@ -1,11 +1,11 @@
 //! Runs a stateful operator: aligns its inputs, gives it rows and time in portions, and takes its state at barriers.
 
-use super::late::marked;
 use super::{Report, Seat, Task, Turn};
 use crate::bad::{BadRows, Finder, Origin};
 use crate::chain::{ChainPlan, Chains, Way};
 use crate::graph::OperatorNode;
 use crate::input::{Incoming, Inputs};
+use crate::late::marked;
 use crate::metrics::NodeMeters;
 use crate::output::Outputs;
 use arrow::array::RecordBatch;
@@ -138,7 +138,7 @@ impl OperatorTask {
         if !self.scratch.bad.is_empty() {
             let rows = std::mem::take(&mut self.scratch.bad);
             counters.bad_output.add(rows.iter().filter(|row| row.reason == BadReason::Overflow).count() as u64);
-            let finder = Finder { stage: Some(&node.stage), step: Some(&node.label) };
+            let finder = Finder { stage: Some(&node.stage), step: Some(&node.label), ..Finder::default() };
             bad.report(rows, node.on_bad, finder, Origin::default(), &counters.bad, way.outputs)?;
         }
         for rows in self.scratch.late.drain(..) {

@@ -11,6 +11,7 @@ use arrow::array::{AsArray, BinaryArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use tidegate_api::bad::dead_letter_schema;
 use tidegate_api::sink::RowError;
 use tidegate_api::{
     AnySink, BadReason, BadRow, Barrier, BarrierAcker, ChangeMode, CommitToken, Epoch, Error, Flushed, PreCommit, Result, Written, hidden,
@@ -200,7 +201,8 @@ impl SinkTask {
             return Ok(());
         }
         let bad: Vec<BadRow> = written.bad.iter().map(|error| bad_row(rows, error)).collect::<Result<_>>()?;
-        let finder = Finder { stage: None, step: Some("sink") };
+        let takes_dead_letters = self.parts.node.schema == dead_letter_schema();
+        let finder = Finder { stage: None, step: Some("sink"), takes_dead_letters };
         let origin = Origin { source: Some(&self.parts.node.dataset), ..Origin::default() };
         self.parts.bad.report(bad, self.parts.node.on_bad, finder, origin, &counters.bad, &mut self.parts.outputs)
     }
@@ -254,16 +256,7 @@ fn bad_row(rows: &RecordBatch, error: &RowError) -> Result<BadRow> {
     if error.row >= rows.num_rows() {
         return Err(Error::internal(format!("the sink refused row {} of {}", error.row, rows.num_rows())));
     }
-    let message = match &error.column {
-        Some(column) => format!("column `{column}`: {}", error.message),
-        None => error.message.clone(),
-    };
-    let mut raw = Vec::new();
-    let mut writer = arrow::json::LineDelimitedWriter::new(&mut raw);
-    writer.write(&rows.slice(error.row, 1))?;
-    writer.finish()?;
-    raw.pop_if(|last| *last == b'\n');
-    Ok(BadRow::new(BadReason::Sink, message, raw))
+    Ok(BadRow::of(rows, error.row, BadReason::Sink, error.message.as_str()).in_column(error.column.clone()))
 }
 
 impl Task for SinkTask {

@@ -3,7 +3,6 @@
 mod prepare;
 
 use self::prepare::{survey, with_keys};
-use super::late::marked;
 use super::retry::Retries;
 use super::{Command, Report, Seat, Task, Turn};
 use crate::bad::{BadRows, Finder, Origin};
@@ -328,7 +327,7 @@ impl SourceTask {
             Some(future) => {
                 counters.late.add(future.true_count() as u64);
                 if let Some(late) = &mut self.chains.late {
-                    late.run(marked(&filter_record_batch(&rows, &future)?, &self.parts.node.dataset, None)?, &mut way)?;
+                    late.run(filter_record_batch(&rows, &future)?, &mut way)?;
                 }
                 filter_record_batch(&rows, &not(&future)?)?
             }

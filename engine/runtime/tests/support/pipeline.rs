@@ -1,18 +1,22 @@
 //! The pipeline of two stages, its input and its oracle.
 //!
 //! A scripted source and a queue go through a filter; the rows kept go to one sink as they are, and to a window per key, whose
-//! results go to a second, longer window per group of keys, and from there to the other sink.
+//! results go to a second, longer window per group of keys, and from there to the other sink. Some rows are bad and become dead
+//! letters, in a third sink.
 
 use super::queue::Queue;
 use super::steps::{Verdict, judge};
 use super::tumbling::Tumbling;
 use super::{batch, schema};
+use arrow::array::AsArray;
 use arrow::datatypes::SchemaRef;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_api::testkit::{Collector, Script, ScriptedSource};
-use tidegate_api::{ChangeMode, InlineSource, OnBadData, OperatorFactory, OutputSink, SinkInput, SourceRequest, StepFactory, TimeSpec};
+use tidegate_api::{
+    ChangeMode, InlineSource, OnBadData, OperatorFactory, OutputSink, SinkInput, SourceRequest, StepFactory, TimeSpec, bad,
+};
 use tidegate_runtime::graph::{EdgeId, EdgeSpec, JobGraph, Node, OperatorNode, Pipe, PipeEnd, PipeStep, Routing, SinkNode, SourceNode};
 
 /// Rows may lag so many milliseconds behind the newest of their split.
@@ -31,6 +35,7 @@ pub struct World {
     pub queue: Queue,
     pub raw: Collector,
     pub sums: Collector,
+    pub dead: Collector,
 }
 
 /// How many tasks run each part.
@@ -55,11 +60,15 @@ pub fn world(rows: i64, draw: &mut dyn FnMut(u64) -> u64) -> World {
     let scripts: Vec<(String, Rows)> = (0..3).map(|at| (format!("s{at}"), split(at * 11))).collect();
     let queue_rows = vec![("q0", split(3)), ("q1", split(30))];
     let queue = Queue::new(Arc::clone(&schema), queue_rows.iter().map(|(name, rows)| (*name, batch(&schema, rows))).collect());
-    World { schema, scripts, queue_rows, queue, raw: Collector::new(), sums: Collector::new() }
+    World { schema, scripts, queue_rows, queue, raw: Collector::new(), sums: Collector::new(), dead: Collector::new() }
 }
 
-fn keep(time: i64) -> bool {
-    time.rem_euclid(5) != 0
+fn judged(time: i64) -> Verdict {
+    match (time.rem_euclid(5), time.rem_euclid(13)) {
+        (0, _) => Verdict::Drop,
+        (_, 0) => Verdict::Bad,
+        _ => Verdict::Keep,
+    }
 }
 
 impl World {
@@ -70,9 +79,35 @@ impl World {
 
     /// What must be in the sink of raw rows.
     pub fn expected_raw(&self) -> Rows {
-        let mut rows: Rows = self.input().into_iter().filter(|row| keep(row[0])).collect();
+        let mut rows: Rows = self.input().into_iter().filter(|row| judged(row[0]) == Verdict::Keep).collect();
         rows.sort();
         rows
+    }
+
+    /// What must be in the sink of dead letters: the source and the rows, sorted.
+    pub fn expected_dead(&self) -> Vec<(String, String)> {
+        let scripts = self.scripts.iter().flat_map(|(_, rows)| rows.iter().map(|row| ("scripted", row)));
+        let queue = self.queue_rows.iter().flat_map(|(_, rows)| rows.iter().map(|row| ("queue", row)));
+        let bad = scripts.chain(queue).filter(|(_, row)| judged(row[0]) == Verdict::Bad);
+        let mut dead: Vec<(String, String)> = bad
+            .map(|(source, row)| (source.to_string(), format!("{{\"time\":{},\"key\":{},\"value\":{}}}", row[0], row[1], row[2])))
+            .collect();
+        dead.sort();
+        dead
+    }
+
+    /// What is in the sink of dead letters, in the same form.
+    pub fn visible_dead(&self) -> Vec<(String, String)> {
+        let mut dead = Vec::new();
+        for batch in self.dead.visible() {
+            let sources = batch.column_by_name("source").unwrap().as_string::<i32>();
+            let rows = batch.column_by_name("raw").unwrap().as_binary::<i32>();
+            for (source, row) in sources.iter().zip(rows.iter()) {
+                dead.push((source.unwrap().to_string(), String::from_utf8(row.unwrap().to_vec()).unwrap()));
+            }
+        }
+        dead.sort();
+        dead
     }
 
     /// What must be in the sink of sums.
@@ -93,21 +128,19 @@ impl World {
         let queue: Arc<dyn InlineSource> = Arc::new(self.queue.clone());
         let short = Arc::new(Tumbling::new(SHORT));
         let long = Arc::new(Tumbling::new(LONG));
-        let filter = || Pipe {
-            steps: vec![judge(&self.schema, OnBadData::Fail, |time| if keep(time) { Verdict::Keep } else { Verdict::Drop })],
-            to: Vec::new(),
-        };
+        let filter = || Pipe { steps: vec![judge(&self.schema, OnBadData::DeadLetter, judged)], to: Vec::new() };
         let to = |mut pipe: Pipe, edges: [usize; 2]| {
             pipe.to = edges.map(|edge| PipeEnd::Edge(EdgeId(edge))).to_vec();
             pipe
         };
         let nodes = vec![
-            source("scripted", scripted).with_parallelism(tasks.sources).with_main(to(filter(), [0, 1])),
-            source("queue", queue).with_parallelism(tasks.sources.min(2)).with_main(to(filter(), [2, 3])),
+            source("scripted", scripted).with_parallelism(tasks.sources).with_main(to(filter(), [0, 1])).with_bad(EdgeId(6)),
+            source("queue", queue).with_parallelism(tasks.sources.min(2)).with_main(to(filter(), [2, 3])).with_bad(EdgeId(7)),
             operator("short", &short).with_parallelism(tasks.stages).with_main(Pipe::to_edge(EdgeId(4))),
             operator("long", &long).with_parallelism(tasks.stages).with_main(Pipe::to_edge(EdgeId(5))),
             sink("raw", &self.raw, &self.schema).with_parallelism(tasks.sinks),
             sink("sums", &self.sums, &long.output_schema()).with_parallelism(tasks.sinks),
+            sink("dead", &self.dead, &bad::dead_letter_schema()).with_parallelism(tasks.sinks),
         ];
         let edge = |id: usize, from: &str, to: &str, schema: &SchemaRef, routing: Routing| EdgeSpec {
             id: EdgeId(id),
@@ -125,6 +158,8 @@ impl World {
             edge(3, "queue", "raw", &self.schema, Routing::RoundRobin),
             edge(4, "short", "long", &short.output, by_key()),
             edge(5, "long", "sums", &long.output, Routing::RoundRobin),
+            edge(6, "scripted", "dead", &bad::dead_letter_schema(), Routing::RoundRobin),
+            edge(7, "queue", "dead", &bad::dead_letter_schema(), Routing::RoundRobin),
         ];
         JobGraph { nodes, edges }
     }
@@ -176,5 +211,5 @@ pub fn sink_of(id: &str, sink: Arc<dyn OutputSink>, schema: &SchemaRef) -> Node 
 
 /// A step as a pipe of its own.
 pub fn step(stage: &str, label: &str, factory: Arc<dyn StepFactory>, on_bad: OnBadData) -> PipeStep {
-    PipeStep { stage: stage.into(), label: label.into(), factory, on_bad }
+    PipeStep::new(stage, label, factory, on_bad)
 }

@@ -25,7 +25,7 @@ pub struct Judge {
 
 pub fn judge(schema: &SchemaRef, on_bad: OnBadData, test: impl Fn(i64) -> Verdict + Send + Sync + 'static) -> PipeStep {
     let factory = Arc::new(Judge { schema: Arc::clone(schema), test: Arc::new(test) });
-    PipeStep { stage: "clean".into(), label: "1:judge".into(), factory, on_bad }
+    PipeStep::new("clean", "1:judge", factory, on_bad)
 }
 
 impl StepFactory for Judge {
@@ -51,7 +51,7 @@ impl Step for Judging {
             match verdict {
                 Verdict::Keep => {}
                 Verdict::Drop => out.filtered += 1,
-                Verdict::Bad => out.bad.push(BadRow::new(BadReason::Expression, "judged bad", format!("row {row}"))),
+                Verdict::Bad => out.bad.push(BadRow::of(&batch, row, BadReason::Expression, "judged bad")),
             }
         }
         let keep: BooleanArray = verdicts.iter().map(|verdict| Some(*verdict == Verdict::Keep)).collect();

@@ -1,7 +1,9 @@
 //! A TOML text as JSON values, with the line of every key and list item.
 
+use super::written;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use tidegate_api::config::Problem;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -12,6 +14,10 @@ pub(super) struct Document {
     /// The root table.
     pub(super) root: Map<String, Value>,
     lines: BTreeMap<Vec<String>, usize>,
+    text: String,
+    starts: Vec<usize>,
+    /// Where each text value stands, quotes included.
+    values: BTreeMap<Vec<String>, Range<usize>>,
 }
 
 impl Document {
@@ -22,17 +28,26 @@ impl Document {
             let line = error.span().map_or(1, |span| line_at(&starts, span.start));
             (line, error.message().to_string())
         })?;
-        let mut reader = Reader { starts, lines: BTreeMap::new() };
+        let mut reader = Reader { starts, lines: BTreeMap::new(), values: BTreeMap::new() };
         let root = reader.table(table.get_ref(), &mut Vec::new()).map_err(|problem| {
             let line = reader.lines.get(&problem.path).copied().unwrap_or(1);
             (line, problem.message)
         })?;
-        Ok(Document { root, lines: reader.lines })
+        Ok(Document { root, lines: reader.lines, text: text.to_string(), starts: reader.starts, values: reader.values })
     }
 
     /// The line of a path, or of the nearest enclosing key that is in the text.
     pub(super) fn line(&self, path: &[String]) -> Option<usize> {
         (1..=path.len()).rev().find_map(|length| self.lines.get(&path[..length]).copied())
+    }
+
+    /// Line and column of a byte of the text value at a path. `None` if there is no such value, or the byte stands behind a `$`,
+    /// where the value may have been replaced by another of any length.
+    pub(super) fn inside(&self, path: &[String], byte: usize) -> Option<(usize, usize)> {
+        let at = written::source_of(&self.text, self.values.get(path)?.clone(), byte)?;
+        let line = line_at(&self.starts, at);
+        let begin = *self.starts.get(line - 1)?;
+        Some((line, self.text.get(begin..at)?.chars().count() + 1))
     }
 }
 
@@ -43,6 +58,7 @@ fn line_at(starts: &[usize], offset: usize) -> usize {
 struct Reader {
     starts: Vec<usize>,
     lines: BTreeMap<Vec<String>, usize>,
+    values: BTreeMap<Vec<String>, Range<usize>>,
 }
 
 impl Reader {
@@ -60,7 +76,10 @@ impl Reader {
 
     fn value(&mut self, value: &Spanned<DeValue<'_>>, path: &mut Vec<String>) -> Result<Value, Problem> {
         Ok(match value.get_ref() {
-            DeValue::String(text) => Value::String(text.to_string()),
+            DeValue::String(text) => {
+                self.values.insert(path.clone(), value.span());
+                Value::String(text.to_string())
+            }
             DeValue::Boolean(value) => Value::Bool(*value),
             DeValue::Datetime(value) => Value::String(value.to_string()),
             DeValue::Integer(integer) => {
@@ -69,12 +88,12 @@ impl Reader {
                     Ok(signed) => Some(Value::from(signed)),
                     Err(_) => u64::from_str_radix(&digits, integer.radix()).ok().map(Value::from),
                 };
-                number.ok_or_else(|| Problem { path: path.clone(), message: format!("`{digits}` does not fit 64 bits") })?
+                number.ok_or_else(|| Problem::new(path.clone(), format!("`{digits}` does not fit 64 bits")))?
             }
             DeValue::Float(float) => {
                 let text = float.as_str().replace('_', "");
                 let number = text.parse::<f64>().ok().and_then(serde_json::Number::from_f64);
-                let number = number.ok_or_else(|| Problem { path: path.clone(), message: format!("`{text}` is not a finite number") })?;
+                let number = number.ok_or_else(|| Problem::new(path.clone(), format!("`{text}` is not a finite number")))?;
                 Value::Number(number)
             }
             DeValue::Array(items) => {

@@ -20,7 +20,7 @@ pub(super) fn interpolate(value: &mut Value, scope: &Scope<'_>, path: &mut Vec<S
         Value::String(text) => match expand(text, scope, mask) {
             Ok(None) => {}
             Ok(Some(expanded)) => *text = expanded,
-            Err(message) => problems.push(Problem { path: path.clone(), message }),
+            Err(message) => problems.push(Problem::new(path.clone(), message)),
         },
         Value::Array(items) => {
             for (index, item) in items.iter_mut().enumerate() {

@@ -6,6 +6,7 @@
 mod document;
 mod host;
 mod interpolate;
+mod written;
 
 use crate::control::{HostSettings, StageDef, Topology};
 use document::Document;
@@ -24,6 +25,8 @@ pub use interpolate::Mask;
 pub struct Mistake {
     /// The line, from 1; 0 if the whole file is meant.
     pub line: usize,
+    /// The column in characters, from 1, of a mistake inside a text such as an expression; 0 if the whole line is meant.
+    pub column: usize,
     /// Path and message.
     pub problem: Problem,
     /// The file, as it was named.
@@ -32,9 +35,13 @@ pub struct Mistake {
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => write!(f, "{}: {}", self.file, self.problem),
-            line => write!(f, "{}:{line}: {}", self.file, self.problem),
+        match (self.line, self.column, &self.problem.place) {
+            (0, ..) => write!(f, "{}: {}", self.file, self.problem),
+            (line, column, Some(place)) if column > 0 => {
+                let Problem { path, message, .. } = &self.problem;
+                write!(f, "{}:{line}:{column}: {}: {message}{}", self.file, path.join("."), place.shown)
+            }
+            (line, ..) => write!(f, "{}:{line}: {}", self.file, self.problem),
         }
     }
 }
@@ -75,7 +82,7 @@ impl PipelineFile {
             let place = std::env::current_dir().map(|dir| format!(" (looked in `{}`)", dir.display())).unwrap_or_default();
             let looked = if path.is_relative() { place } else { String::new() };
             let message = format!("cannot read the pipeline file: {error}{looked}");
-            vec![Mistake { line: 0, problem: Problem::whole(message), file: path.display().to_string() }]
+            vec![Mistake { line: 0, column: 0, problem: Problem::whole(message), file: path.display().to_string() }]
         })?;
         let base_dir = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf();
         let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
@@ -88,7 +95,7 @@ impl PipelineFile {
     /// As [`PipelineFile::read`].
     pub fn parse(text: &str, file: &str, default_name: &str, base_dir: PathBuf, variable: Variables) -> Result<PipelineFile, Vec<Mistake>> {
         let document = Document::parse(text)
-            .map_err(|(line, message)| vec![Mistake { line, problem: Problem::whole(message), file: file.to_string() }])?;
+            .map_err(|(line, message)| vec![Mistake { line, column: 0, problem: Problem::whole(message), file: file.to_string() }])?;
         let mut root = Value::Object(document.root.clone());
         let (mut problems, mut mask) = (Vec::new(), Mask::default());
         let scope = interpolate::Scope { variable: variable.as_ref(), base_dir: &base_dir };
@@ -163,8 +170,13 @@ impl PipelineFile {
             if problem.path.first().is_some_and(|first| first == "stages") {
                 problem.path[0] = self.stages_key.to_string();
             }
+            let inside = problem.place.as_ref().and_then(|place| self.document.inside(&problem.path, place.start));
+            let (line, column) = inside.unwrap_or_else(|| (self.document.line(&problem.path).unwrap_or(0), 0));
             problem.message = self.mask.apply(&problem.message);
-            Mistake { line: self.document.line(&problem.path).unwrap_or(0), problem, file: self.file.clone() }
+            if let Some(place) = &mut problem.place {
+                place.shown = self.mask.apply(&place.shown);
+            }
+            Mistake { line, column, problem, file: self.file.clone() }
         });
         located.collect::<BTreeSet<_>>().into_iter().collect()
     }
@@ -189,8 +201,7 @@ fn read_datasets(options: &mut Options<'_>) -> BTreeMap<String, Map<String, Valu
             Value::Object(map) => {
                 datasets.insert(name.clone(), map.clone());
             }
-            other => problems
-                .push(Problem { path: vec!["datasets".into(), name.clone()], message: format!("expected a table, found `{other}`") }),
+            other => problems.push(Problem::new(vec!["datasets".into(), name.clone()], format!("expected a table, found `{other}`"))),
         }
     }
     options.problems(problems);
@@ -283,7 +294,7 @@ mod tests {
         let text = "[[transforms]]\ninputs = [\"a\"]\noutput = \"b\"\n  [[transforms.steps]]\n  op = 'filter'\n  expression = 'x'\n";
         let file = parse(text).unwrap();
         let path = ["stages", "0", "steps", "0", "expression"].map(str::to_string).to_vec();
-        let mistakes = file.locate(vec![Problem { path, message: "wrong".into() }]);
+        let mistakes = file.locate(vec![Problem::new(path, "wrong")]);
         assert_eq!(mistakes[0].to_string(), "p.toml:6: transforms.0.steps.0.expression: wrong");
     }
 }

@@ -46,6 +46,15 @@ pub(super) fn origin(step: &Value, input: &Schema, output: &Schema, column: &str
     }
 }
 
+/// The name under which `step` hands on `column` of its input untouched, if it does.
+pub(super) fn carried(step: &Value, input: &Schema, output: &Schema, column: &str) -> Option<String> {
+    let same = Origin::Column(column.to_string());
+    let names = || output.fields().iter().map(|field| field.name()).filter(|name| !hidden::is_hidden(name));
+    // Mostly under its own name, so that is looked at first.
+    let own = names().find(|name| *name == column).filter(|name| origin(step, input, output, name) == same);
+    own.or_else(|| names().find(|name| origin(step, input, output, name) == same)).cloned()
+}
+
 fn of_expression(expression: &str, input: &Schema) -> Origin {
     let name = expression.trim();
     let name = name.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')).unwrap_or(name);
@@ -104,6 +113,9 @@ mod tests {
         assert_eq!(origin(&select, &input, &output, "x"), Origin::Column("x".to_string()));
         let apply = json!({ "op": "applyExpression", "column": "time", "expression": "at + 1" });
         assert_eq!(origin(&apply, &input, &output, "time"), Origin::Computed);
+        assert_eq!(carried(&select, &input, &output, "at"), Some("time".to_string()));
+        assert_eq!(carried(&select, &input, &output, "x"), Some("x".to_string()));
+        assert_eq!(carried(&apply, &input, &output, "at"), None);
     }
 
     #[test]

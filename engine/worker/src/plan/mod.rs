@@ -68,7 +68,7 @@ pub fn plan(input: PlanInput<'_>) -> Result<Planned, Vec<Problem>> {
     let mut problems = Problems::default();
     let structure = Structure::new(&input, &mut problems);
     let policies = Policies::new(&input, &structure, &mut problems);
-    let typing = Typing::new(&input, &structure, &mut problems);
+    let typing = Typing::new(&input, &structure, &policies, &mut problems);
     let times = time::resolve(&input, &structure, &typing, &mut problems);
     let sinks = sinks::ask(&input, &structure, &typing, &policies, &mut problems);
     let outputs = guarantee::judge(&input, &structure, &typing, &sinks, &mut problems);
@@ -79,7 +79,7 @@ pub fn plan(input: PlanInput<'_>) -> Result<Planned, Vec<Problem>> {
     }
 
     let mut problems = Problems::default();
-    let asked = sources::ask(&input, &structure, &typing, &sinks, &times, &mut problems);
+    let asked = sources::ask(&input, &structure, &typing, &policies, &sinks, &times, &mut problems);
     problems.finish()?;
 
     let mut problems = Problems::default();

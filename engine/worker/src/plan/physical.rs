@@ -6,6 +6,7 @@
 
 use super::changelog::Changelog;
 use super::input::PlanInput;
+use super::lineage::carried;
 use super::policy::{Policies, Policy};
 use super::problems::Problems;
 use super::sinks::{SinkUse, Written};
@@ -16,7 +17,8 @@ use super::typing::Typing;
 use arrow::datatypes::SchemaRef;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tidegate_api::{Distribution, Error, OnBadData, Result, TimeSpec, bad, hidden};
+use tidegate_api::{Distribution, Error, FutureRows, OnBadData, Result, StepFactory, TimeSpec, bad, hidden};
+use tidegate_runtime::FutureRowsStep;
 use tidegate_runtime::graph::{
     EdgeId, EdgeSpec, JobGraph, Node, NodeKind, OperatorNode, Pipe, PipeEnd, PipeStep, Routing, SinkNode, SourceNode, late_schema,
 };
@@ -81,6 +83,14 @@ pub(super) fn build(settled: &Settled<'_, '_>, problems: &mut Problems) -> Optio
     }
 }
 
+/// What is known of rows on their way.
+struct Flow {
+    /// What becomes of a row that a step cannot use.
+    policy: Policy,
+    /// The event-time column, under its name here.
+    time: Option<String>,
+}
+
 struct Builder<'p, 'a> {
     settled: &'p Settled<'p, 'a>,
     /// By stage, in the order of the file.
@@ -110,9 +120,21 @@ impl Builder<'_, '_> {
             let name = source.dataset.clone();
             let id = source_id(&name);
             self.dead_letters_of(&id, &self.settled.policies.of_source(&name));
-            let to = self.ends(&name, &schemas[&name], &id)?;
+            let flow =
+                Flow { policy: self.settled.policies.of_steps_of(&name), time: source.time.as_ref().map(|time| time.column.to_string()) };
+            let to = self.ends(&name, &schemas[&name], &id, &flow)?;
+            let future = match &source.time {
+                Some(time) if time.future_rows == FutureRows::Late && time.max_future_skew.is_some() => {
+                    self.future_ends((&name, &name), &schemas[&name], &id, &flow)?
+                }
+                Some(_) | None => Vec::new(),
+            };
             let tasks = parallelism.min(source.plan.max_parallelism.unwrap_or(parallelism)).max(1);
-            self.graph.nodes.push(Node::source(id, source).with_parallelism(tasks).with_main(rooted(Vec::new(), to)));
+            let mut node = Node::source(id, source).with_parallelism(tasks).with_main(rooted(Vec::new(), to));
+            if !future.is_empty() {
+                node = node.with_late(rooted(Vec::new(), future));
+            }
+            self.graph.nodes.push(node);
         }
         for &index in &self.settled.structure.order {
             let Some(plan) = self.stages[index].clone() else { continue };
@@ -134,7 +156,8 @@ impl Builder<'_, '_> {
         let def = self.settled.structure.stages[index].def;
         let (id, policy) = (stage_id(&def.id), self.policies[index].clone());
         self.dead_letters_of(&id, &policy);
-        let to = self.ends(&def.output, &plan.output, &id)?;
+        let flow = Flow { policy: policy.clone(), time: None };
+        let to = self.ends(&def.output, &plan.output, &id, &flow)?;
         let kind = OperatorNode {
             stage: def.id.clone(),
             label: operator.label.clone(),
@@ -171,7 +194,7 @@ impl Builder<'_, '_> {
     }
 
     /// Where the rows of a dataset go from the node that has them.
-    fn ends(&mut self, dataset: &str, made: &SchemaRef, from: &str) -> Result<Vec<PipeEnd>> {
+    fn ends(&mut self, dataset: &str, made: &SchemaRef, from: &str, flow: &Flow) -> Result<Vec<PipeEnd>> {
         let mut ends = Vec::new();
         if let Some(sink) = self.settled.sinks.get(dataset).filter(|sink| matches!(sink.what, Written::Output { .. })) {
             ends.push(self.sink_end(dataset, sink, made, from)?);
@@ -180,18 +203,73 @@ impl Builder<'_, '_> {
         for (index, input) in readers {
             let Some(plan) = self.stages[index].clone() else { continue };
             let stage = &self.settled.structure.stages[index];
-            let (port, policy) = (stage.port(input), self.policies[index].clone());
-            let mut steps: Vec<PipeStep> = entry(&stage.def.id, made, &plan.inputs[port])?.into_iter().collect();
-            steps.extend(plan.prefix.iter().cloned());
+            let port = stage.port(input);
+            let (steps, after) = self.prefix(index, &plan, port, made, flow)?;
             let to = match &plan.operator {
                 Some(operator) => {
                     let keys = operator.keys.get(port).cloned().unwrap_or_default();
                     vec![PipeEnd::Edge(self.edge(from, &stage_id(&stage.def.id), port, &operator.inputs[port], keys))]
                 }
-                None => self.ends(&stage.def.output, &plan.output, from)?,
+                None => self.ends(&stage.def.output, &plan.output, from, &after)?,
             };
             if steps.iter().any(|step| step.on_bad == OnBadData::DeadLetter) {
-                self.dead_letters_of(from, &policy);
+                self.dead_letters_of(from, &flow.policy);
+            }
+            if steps.is_empty() { ends.extend(to) } else { ends.push(PipeEnd::Pipe(Pipe { steps, to })) }
+        }
+        Ok(ends)
+    }
+
+    /// The steps between the rows of a dataset and a stage's operator, or its end, and what is known behind them.
+    fn prefix(&self, index: usize, plan: &StagePlan, port: usize, made: &SchemaRef, flow: &Flow) -> Result<(Vec<PipeStep>, Flow)> {
+        let (stage, typed) = (&self.settled.structure.stages[index], &self.settled.typing.stages[index]);
+        let mut steps: Vec<PipeStep> = entry(&stage.def.id, made, &plan.inputs[port])?.into_iter().collect();
+        let mut times = vec![flow.time.clone()];
+        if let Some(typed) = typed.as_ref().filter(|_| flow.time.is_some()) {
+            for (at, bound) in typed.steps.iter().enumerate() {
+                let before = &typed.input_of(at)[0].schema;
+                let after = times[at].as_ref().and_then(|time| carried(&stage.def.steps[at], before, &bound.output.schema, time));
+                times.push(after);
+            }
+        }
+        for (at, step) in &plan.prefix {
+            let mut step = step.clone();
+            step.time = times.get(*at).cloned().flatten().map(Into::into);
+            // Steps of the planner's own cannot fail on a row, so their policy says nothing.
+            step.on_bad = flow.policy.on_bad;
+            steps.push(step);
+        }
+        Ok((steps, Flow { policy: flow.policy.clone(), time: times.pop().flatten() }))
+    }
+
+    /// Where a source's rows from too far in the future go: through the same steps to every output of late rows that they would
+    /// reach. Nowhere, if there is none.
+    fn future_ends(&mut self, (source, dataset): (&str, &str), made: &SchemaRef, from: &str, flow: &Flow) -> Result<Vec<PipeEnd>> {
+        let mut ends = Vec::new();
+        for (index, input) in self.settled.structure.readers.get(dataset).cloned().unwrap_or_default() {
+            let Some(plan) = self.stages[index].clone() else { continue };
+            let stage = &self.settled.structure.stages[index];
+            let port = stage.port(input);
+            let (mut steps, after) = self.prefix(index, &plan, port, made, flow)?;
+            let to = match &plan.operator {
+                None => self.future_ends((source, &stage.def.output), &plan.output, from, &after)?,
+                Some(operator) => match operator.late.as_ref().filter(|target| self.settled.sinks.contains_key(*target)) {
+                    // Late rows have the columns of the first input.
+                    Some(target) if port == 0 => {
+                        let mark = FutureRowsStep::new(source, &operator.inputs[0]);
+                        let schema = StepFactory::output_schema(&mark);
+                        steps.push(PipeStep::new(&stage.def.id, "late", Arc::new(mark), OnBadData::Fail));
+                        vec![PipeEnd::Edge(self.edge(from, &sink_id(target), 0, &schema, Vec::new()))]
+                    }
+                    Some(_) | None => Vec::new(),
+                },
+            };
+            if to.is_empty() {
+                continue;
+            }
+            steps.iter_mut().for_each(|step| step.label.push_str(" (future rows)"));
+            if steps.iter().any(|step| step.on_bad == OnBadData::DeadLetter) {
+                self.dead_letters_of(from, &flow.policy);
             }
             if steps.is_empty() { ends.extend(to) } else { ends.push(PipeEnd::Pipe(Pipe { steps, to })) }
         }
@@ -207,11 +285,11 @@ impl Builder<'_, '_> {
             return Ok(PipeEnd::Edge(self.edge(from, &sink_id(dataset), 0, made, keys)));
         }
         let factory = Arc::new(Changelog::new(made)?);
-        let schema = tidegate_api::StepFactory::output_schema(factory.as_ref());
+        let schema = StepFactory::output_schema(factory.as_ref());
         let edge = self.edge(from, &sink_id(dataset), 0, &schema, keys);
         let stage = self.settled.structure.producer.get(dataset).map(|index| self.settled.structure.stages[*index].def.id.clone());
         // Nothing of it can fail on a row.
-        let step = PipeStep { stage: stage.unwrap_or_default(), label: "changelog".to_string(), factory, on_bad: OnBadData::Fail };
+        let step = PipeStep::new(stage.unwrap_or_default(), "changelog", factory, OnBadData::Fail);
         Ok(PipeEnd::Pipe(Pipe { steps: vec![step], to: vec![PipeEnd::Edge(edge)] }))
     }
 

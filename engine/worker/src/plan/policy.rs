@@ -1,6 +1,7 @@
 //! What becomes of bad rows: the policy of each source, and the one its stages and sinks inherit.
 //!
-//! Steps, operators and sinks follow the sources that feed them where those agree, and the settings where they do not.
+//! A step that runs behind a source follows that source. Operators, what stands behind them, and sinks follow the sources that feed
+//! them where those agree, and the settings where they do not.
 
 use super::input::PlanInput;
 use super::problems::Problems;
@@ -56,6 +57,11 @@ impl Policies {
                     let message = "nothing goes to the dead-letter dataset; say `onBadData = \"deadLetter\"` or leave `deadLetter` out";
                     problems.dataset(name, &["deadLetter"], message);
                 }
+                (OnBadData::Rescue, _) if !is_source => {
+                    let message =
+                        "`rescue` keeps what a source could not decode, and this dataset is written; say `fail`, `drop` or `deadLetter`";
+                    problems.dataset(name, &["onBadData"], message);
+                }
                 (OnBadData::Fail | OnBadData::Drop | OnBadData::Rescue, _) => {}
             }
             let dead_letter = dead_letter.filter(|_| on_bad == OnBadData::DeadLetter).cloned();
@@ -68,9 +74,21 @@ impl Policies {
         Policies { own, fallback: Policy { on_bad: input.settings.on_bad, dead_letter } }
     }
 
+    /// What to say of a source that cannot rescue and should.
+    pub(super) fn cannot_rescue(&self, input: &PlanInput<'_>, dataset: &str) -> String {
+        let said = input.datasets.get(dataset).is_some_and(|dataset| dataset.options.on_bad.is_some());
+        let by = if said { "" } else { " (the `onBadData` of `[settings]`)" };
+        format!("`rescue`{by} needs a source that can keep the text of what does not fit, and that of `{dataset}` cannot; use `deadLetter`")
+    }
+
     /// The policy of a source's own rows.
     pub(super) fn of_source(&self, dataset: &str) -> Policy {
         self.own.get(dataset).cloned().unwrap_or_else(Policy::fail)
+    }
+
+    /// The policy of the steps that run behind a source.
+    pub(super) fn of_steps_of(&self, dataset: &str) -> Policy {
+        self.of_fed_by(&BTreeSet::from([dataset.to_string()]))
     }
 
     /// The policy of what these sources feed. A rescued row keeps its text at the source; what a step cannot use is not rescued again.

@@ -11,7 +11,7 @@ impl Problems {
     /// A mistake in a stage, at keys and indices below it.
     pub(super) fn stage(&mut self, stage: usize, below: &[&str], message: impl Into<String>) {
         let path = ["stages".to_string(), stage.to_string()].into_iter().chain(below.iter().map(ToString::to_string)).collect();
-        self.0.push(Problem { path, message: message.into() });
+        self.0.push(Problem::new(path, message));
     }
 
     /// A mistake in a step, at a key of it (or of the whole step, for an empty key).
@@ -30,7 +30,7 @@ impl Problems {
     /// A mistake in a dataset, at keys below it.
     pub(super) fn dataset(&mut self, name: &str, below: &[&str], message: impl Into<String>) {
         let path = ["datasets", name].iter().chain(below).map(ToString::to_string).collect();
-        self.0.push(Problem { path, message: message.into() });
+        self.0.push(Problem::new(path, message));
     }
 
     /// Mistakes that an error carries about a dataset.
@@ -40,7 +40,7 @@ impl Problems {
 
     /// A mistake in the settings.
     pub(super) fn setting(&mut self, key: &str, message: impl Into<String>) {
-        self.0.push(Problem { path: vec!["settings".to_string(), key.to_string()], message: message.into() });
+        self.0.push(Problem::new(vec!["settings".to_string(), key.to_string()], message));
     }
 
     /// A mistake that has no place in the file.

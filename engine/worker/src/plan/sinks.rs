@@ -8,7 +8,7 @@ use super::typing::Typing;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use tidegate_api::{ChangeMode, OutputSink, SinkInput, SinkPlan, bad, hidden, nearest};
+use tidegate_api::{ChangeMode, OnBadData, OutputSink, SinkInput, SinkPlan, bad, hidden, nearest};
 use tidegate_runtime::graph::late_schema;
 
 /// The visible column that `changelog = true` adds.
@@ -62,7 +62,7 @@ pub(super) fn complete(
             && dead_letters(policies.of_fed_by(&typing.fed_by(stage)))
     };
     structure.stages.iter().all(stage)
-        && typing.sources.keys().all(|source| dead_letters(policies.of_source(source)))
+        && typing.sources.keys().all(|source| dead_letters(policies.of_source(source)) && dead_letters(policies.of_steps_of(source)))
         && sinks.values().all(|sink| dead_letters(sink.policy.clone()))
 }
 
@@ -171,8 +171,10 @@ impl Pass<'_, '_> {
     fn dead_letters(&mut self, structure: &Structure<'_>, typing: &Typing) {
         let mut targets: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for source in typing.sources.keys() {
-            if let Some(target) = self.policies.of_source(source).dead_letter {
-                targets.entry(target).or_default().insert(source.clone());
+            for policy in [self.policies.of_source(source), self.policies.of_steps_of(source)] {
+                if let Some(target) = policy.dead_letter {
+                    targets.entry(target).or_default().insert(source.clone());
+                }
             }
         }
         for stage in &structure.stages {
@@ -196,6 +198,10 @@ impl Pass<'_, '_> {
                     self.problems.dataset(&target, &[], message);
                     continue;
                 }
+            }
+            if self.input.datasets.get(&target).is_some_and(|dataset| dataset.options.on_bad.is_some_and(|own| own != OnBadData::Fail)) {
+                let message = format!("`{target}` takes dead letters; what its own sink refuses ends the run, so leave `onBadData` out");
+                self.problems.dataset(&target, &["onBadData"], message);
             }
             let asked = SinkInput::new(bad::dead_letter_schema(), ChangeMode::Append);
             self.add(&target, asked, Vec::new(), Written::DeadLetters, sources);

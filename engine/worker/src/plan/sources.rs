@@ -3,13 +3,14 @@
 use super::input::PlanInput;
 use super::lineage;
 use super::needs::{Needs, Rebound};
+use super::policy::Policies;
 use super::problems::Problems;
 use super::sinks::SinkUse;
 use super::structure::Structure;
 use super::typing::Typing;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use tidegate_api::{EqualTo, Result, SourcePlan, SourceRequest, TimeSpec};
+use tidegate_api::{EqualTo, OnBadData, Result, SourcePlan, SourceRequest, TimeSpec};
 use tidegate_operators::BindCtx;
 
 /// What a source is asked, and what it answered.
@@ -42,6 +43,7 @@ pub(super) fn ask(
     input: &PlanInput<'_>,
     structure: &Structure<'_>,
     typing: &Typing,
+    policies: &Policies,
     sinks: &BTreeMap<String, SinkUse>,
     times: &BTreeMap<String, TimeSpec>,
     problems: &mut Problems,
@@ -50,7 +52,7 @@ pub(super) fn ask(
     for name in typing.sources.keys() {
         offers.insert(name, offer(structure, typing, name));
     }
-    let pass = Pass { input, structure, typing, times };
+    let pass = Pass { input, structure, typing, policies, times };
     let mut needs = Needs::new(structure, typing, sinks, &Rebound::new());
     let mut rebound = Rebound::new();
     for (name, equals) in offers.iter_mut().filter(|(_, equals)| !equals.is_empty()) {
@@ -136,6 +138,7 @@ struct Pass<'p, 'a> {
     input: &'p PlanInput<'a>,
     structure: &'p Structure<'a>,
     typing: &'p Typing,
+    policies: &'p Policies,
     times: &'p BTreeMap<String, TimeSpec>,
 }
 
@@ -148,7 +151,9 @@ impl Pass<'_, '_> {
         let columns: Vec<String> =
             names.filter(|column| need.columns.contains(*column) || time == Some(column.as_str())).cloned().collect();
         let all = columns.len() == full.schema.fields().len();
-        let request = SourceRequest::all().with_columns((!all).then_some(columns)).with_equals(equals.to_vec()).with_ordinals(need.keys);
+        let rescue = self.policies.of_source(name).on_bad == OnBadData::Rescue;
+        let request = SourceRequest::all().with_columns((!all).then_some(columns)).with_equals(equals.to_vec());
+        let request = request.with_ordinals(need.keys).with_rescue(rescue);
         let source = self.input.datasets.get(name).and_then(|dataset| dataset.source.as_ref());
         let source = source.ok_or_else(|| tidegate_api::Error::internal(format!("dataset `{name}` was typed without a source")))?;
         let plan = source.plan(&request)?;

@@ -18,8 +18,8 @@ use tidegate_runtime::graph::PipeStep;
 pub(super) struct StagePlan {
     /// What enters it, per port.
     pub(super) inputs: Vec<SchemaRef>,
-    /// Chained behind what feeds the stage.
-    pub(super) prefix: Vec<PipeStep>,
+    /// Chained behind what feeds the stage; each with the number of the step it is, or stands behind.
+    pub(super) prefix: Vec<(usize, PipeStep)>,
     /// A task of its own; a stage without one is all prefix.
     pub(super) operator: Option<OperatorPlan>,
     /// Chained behind the operator.
@@ -87,7 +87,7 @@ impl Binder<'_, '_> {
                 BoundNode::Step(_) if idle.is_some() && bound.output.schema.fields() == current[0].schema.fields() => {}
                 BoundNode::Step(factory) => {
                     self.note(index, &label, bound.details);
-                    self.push(&mut plan, index, label, factory, policy.on_bad);
+                    self.push(&mut plan, (index, at), label, factory, policy.on_bad);
                 }
                 BoundNode::Operator { factory, keys } => {
                     let inputs = current.iter().map(|input| Arc::clone(&input.schema)).collect();
@@ -97,7 +97,7 @@ impl Binder<'_, '_> {
             }
             match Narrow::between(&bound.output.schema, &wanted) {
                 Ok(None) => {}
-                Ok(Some(narrow)) => self.push(&mut plan, index, format!("{at}:narrow"), Arc::new(narrow), OnBadData::Fail),
+                Ok(Some(narrow)) => self.push(&mut plan, (index, at), format!("{at}:narrow"), Arc::new(narrow), OnBadData::Fail),
                 Err(error) => {
                     problems.step(index, at, "", error.to_string());
                     return None;
@@ -123,9 +123,16 @@ impl Binder<'_, '_> {
         ports.into_iter().collect()
     }
 
-    fn push(&self, plan: &mut StagePlan, index: usize, label: String, factory: Arc<dyn tidegate_api::StepFactory>, on_bad: OnBadData) {
-        let step = PipeStep { stage: self.structure.stages[index].def.id.clone(), label, factory, on_bad };
-        if plan.operator.is_some() { plan.suffix.push(step) } else { plan.prefix.push(step) }
+    fn push(
+        &self,
+        plan: &mut StagePlan,
+        (index, at): (usize, usize),
+        label: String,
+        factory: Arc<dyn tidegate_api::StepFactory>,
+        on_bad: OnBadData,
+    ) {
+        let step = PipeStep::new(&self.structure.stages[index].def.id, label, factory, on_bad);
+        if plan.operator.is_some() { plan.suffix.push(step) } else { plan.prefix.push((at, step)) }
     }
 
     fn note(&mut self, index: usize, label: &str, details: String) {
@@ -136,9 +143,7 @@ impl Binder<'_, '_> {
 /// The step that brings rows of `made` into the agreed order before a stage, if one is needed. No row can fail in it.
 pub(super) fn entry(stage: &str, made: &SchemaRef, wanted: &SchemaRef) -> Result<Option<PipeStep>> {
     let narrow = Narrow::between(made, wanted)?;
-    let step =
-        |narrow| PipeStep { stage: stage.to_string(), label: "narrow".to_string(), factory: Arc::new(narrow), on_bad: OnBadData::Fail };
-    Ok(narrow.map(step))
+    Ok(narrow.map(|narrow| PipeStep::new(stage, "narrow", Arc::new(narrow), OnBadData::Fail)))
 }
 
 /// Filters that test nothing because their source does, for `plan`: the stage and the label of each, and what it says.

@@ -2,12 +2,13 @@
 
 use super::input::PlanInput;
 use super::lineage;
+use super::policy::Policies;
 use super::problems::Problems;
 use super::structure::{Stage, Structure};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use tidegate_api::{SourcePlan, SourceRequest};
+use tidegate_api::{OnBadData, SourcePlan, SourceRequest};
 use tidegate_operators::{BindCtx, Bound, BoundNode, StreamType};
 
 /// The types of everything that could be typed.
@@ -54,12 +55,16 @@ impl TypedStage {
 
 impl Typing {
     /// Types everything that can be typed. A stage whose input failed is left out silently: its mistake is the input's.
-    pub(super) fn new(input: &PlanInput<'_>, structure: &Structure<'_>, problems: &mut Problems) -> Self {
+    pub(super) fn new(input: &PlanInput<'_>, structure: &Structure<'_>, policies: &Policies, problems: &mut Problems) -> Self {
         let mut typing = Typing { stages: structure.stages.iter().map(|_| None).collect(), ..Typing::default() };
         for name in structure.readers.keys().filter(|name| !structure.producer.contains_key(**name)) {
             let Some(source) = input.datasets.get(*name).and_then(|dataset| dataset.source.as_ref()) else { continue };
-            match source.plan(&SourceRequest::all()) {
+            let rescue = policies.of_source(name).on_bad == OnBadData::Rescue;
+            match source.plan(&SourceRequest::all().with_rescue(rescue)) {
                 Ok(plan) => {
+                    if rescue && !plan.rescues {
+                        problems.dataset(name, &["onBadData"], policies.cannot_rescue(input, name));
+                    }
                     typing.streams.insert((*name).to_string(), StreamType::append(Arc::clone(&plan.schema)));
                     typing.feeding.insert((*name).to_string(), BTreeSet::from([(*name).to_string()]));
                     typing.sources.insert((*name).to_string(), plan);

@@ -109,8 +109,8 @@ fn a_plan_reads_as_a_task_graph() {
     assert_eq!(text, expected, "the plan:\n{text}");
 }
 
-const DEAD_LETTERS: &str = "reason: string, stage: string, step: string, message: string, source: string, split: string, \
-                            position: string, raw: binary, eventTime: timestamp_us";
+const DEAD_LETTERS: &str = "reason: string, stage: string, step: string, column: string, message: string, source: string, \
+                            split: string, position: string, raw: binary, eventTime: timestamp_us";
 
 const TEXT: &str = r#"source/events  2 tasks
   reads 3 of 7 columns: auction, price, dateTime
