@@ -27,7 +27,7 @@ pub(crate) const INFO: StepInfo = StepInfo {
         KeyInfo {
             name: "slideMs",
             takes: "milliseconds, or `slide` as text?",
-            text: "how far apart windows start; not more than a window",
+            text: "how far apart windows start; not more than a window, and so that at most 50,000 windows overlap",
         },
         KeyInfo {
             name: "offsetMs",
@@ -123,6 +123,20 @@ fn parse(map: &Map<String, Value>) -> Result<Box<dyn StepDef>, Vec<Problem>> {
             format!("windows of {} that start every {} would leave out rows between them", show(size), show(slide)),
         );
     }
+    if let (Some(size), Some(slide)) = (size, slide)
+        && size / slide > MAX_OVERLAP
+    {
+        options.problem(
+            if options.has("slide") { "slide" } else { "slideMs" },
+            format!(
+                "windows of {} that start every {} put every row into {} of them, and {MAX_OVERLAP} is the most: windows fire one after \
+                 the other, and no epoch ends in between; let them start further apart",
+                show(size),
+                show(slide),
+                size / slide
+            ),
+        );
+    }
     let offset = offset(&mut options);
     let group_by = options.strings("groupBy").unwrap_or_default();
     let aggregates = read_aggregates(&mut options);
@@ -140,6 +154,10 @@ fn parse(map: &Map<String, Value>) -> Result<Box<dyn StepDef>, Vec<Problem>> {
         _ => Err(problems),
     }
 }
+
+/// How many windows may hold one row: enough for a month by the minute. One watermark fires at least as many, and a barrier waits
+/// for them.
+const MAX_OVERLAP: i64 = 50_000;
 
 /// `{base}Ms` or `{base}`, in whole milliseconds.
 fn window_length(options: &mut Options<'_>, base: &str) -> Option<i64> {

@@ -64,6 +64,18 @@ fn what_is_not_built_yet_is_refused_and_zero_lateness_is_not() {
         assert_eq!(with(key, json!("x")), [format!("{key}: `{key}` is not available yet")]);
     }
     assert!(with("allowedLatenessMs", json!(0)).is_empty());
+    let eleven_days = 11 * 86_400_000_i64;
+    let far = |slide: i64| {
+        mistakes(
+            json!({ "op": "windowedAggregate", "timeColumn": "t", "windowMs": eleven_days, "slideMs": slide, "aggs": [{ "op": "count" }] }),
+        )
+    };
+    assert_eq!(
+        far(1),
+        ["slideMs: windows of 11d that start every 1ms put every row into 950400000 of them, and 50000 is the most: windows fire one \
+             after the other, and no epoch ends in between; let them start further apart"]
+    );
+    assert!(far(eleven_days / 50_000).is_empty());
     assert_eq!(with("slideMs", json!(11)), ["slideMs: windows of 10ms that start every 11ms would leave out rows between them"]);
 }
 
