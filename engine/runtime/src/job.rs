@@ -80,8 +80,11 @@ pub struct JobConfig {
     pub batch_rows: usize,
     /// Bytes per batch, about.
     pub batch_bytes: usize,
-    /// What may be under way into one task.
+    /// What may be under way into one task, where a node has not more tasks than there are cores.
     pub edge: Capacity,
+    /// How many tasks the machine can step at once. Where a node has more, they share what may be under way: rows wait for a core
+    /// wherever they are, and a barrier waits for all of them. `None`: nothing is shared.
+    pub cores: Option<usize>,
     /// Time between two checkpoints.
     pub checkpoint_every: Duration,
     /// Vnodes of keyed state.
@@ -138,6 +141,7 @@ impl JobConfig {
             batch_rows: 8192,
             batch_bytes: 2 << 20,
             edge: Capacity { rows: 65536, bytes: 32 << 20 },
+            cores: None,
             checkpoint_every: Duration::from_secs(5),
             vnodes: 256,
             keep_epochs: 3,
@@ -156,6 +160,11 @@ impl JobConfig {
             #[cfg(feature = "testkit")]
             planted: Planted::default(),
         }
+    }
+
+    /// Among how many tasks of a node one task's part of what may be under way is shared.
+    pub(crate) fn crowd(&self, parallelism: usize) -> usize {
+        self.cores.map_or(1, |cores| parallelism.div_ceil(cores.max(1))).max(1)
     }
 
     pub(crate) fn kill(&self, point: KillPoint, epoch: Epoch) -> Result<()> {

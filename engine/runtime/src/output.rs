@@ -78,13 +78,24 @@ pub(crate) struct Outputs {
     edges: Vec<OutEdge>,
     batch_rows: usize,
     batch_bytes: usize,
+    /// Rows gathered for all targets of an edge, at most about.
+    gathers: usize,
     said: Watermark,
     reached: EventTime,
 }
 
 impl Outputs {
     pub(crate) fn new(edges: Vec<OutEdge>, batch_rows: usize, batch_bytes: usize) -> Self {
-        Outputs { edges, batch_rows, batch_bytes, said: Watermark::At(EventTime::MIN), reached: EventTime::MIN }
+        let gathers = usize::MAX;
+        Outputs { edges, batch_rows, batch_bytes, gathers, said: Watermark::At(EventTime::MIN), reached: EventTime::MIN }
+    }
+
+    /// Limits what is gathered for all targets of an edge to about this many batches: with very many targets a batch for each of
+    /// them would be more rows than a barrier should wait for.
+    #[must_use]
+    pub(crate) fn gathering(mut self, batches: usize) -> Self {
+        self.gathers = self.batch_rows.saturating_mul(batches);
+        self
     }
 
     /// Sends rows over an edge.
@@ -112,7 +123,11 @@ impl Outputs {
                         outcome = outlets[target].push(part, share, small);
                     }
                 })?;
-                outcome
+                outcome?;
+                if outlets.iter().map(|outlet| outlet.gathered_rows).sum::<usize>() > self.gathers {
+                    outlets.iter_mut().try_for_each(Outlet::settle)?;
+                }
+                Ok(())
             }
         }
     }
@@ -318,6 +333,20 @@ mod tests {
         out.end().unwrap();
         assert!(out.flush().unwrap());
         assert_eq!(told(&ends[0][0]), ["[0, 1]", "at 2", "barrier 1", "end"]);
+    }
+
+    #[test]
+    fn what_is_gathered_for_many_targets_is_bounded_over_all_of_them() {
+        let exchange = Exchange::new(vec![0], 64, 256);
+        let (out, ends) = outputs(vec![(Router::Hash(exchange), 64)], wide());
+        let mut out = out.gathering(2);
+        // Two batches of 16 rows may wait; the third makes all of them leave, though no target has a full one.
+        for part in 0..3 {
+            out.push(0, batch(part * 16, 16)).unwrap();
+            out.flush().unwrap();
+            let sent: usize = ends[0].iter().map(EdgeReceiver::rows).sum();
+            assert_eq!(sent, if part < 2 { 0 } else { 48 });
+        }
     }
 
     #[test]

@@ -144,6 +144,7 @@ impl Build {
         config.batch_rows = settings.batch_rows;
         config.batch_bytes = settings.batch_bytes;
         config.edge = Capacity { rows: settings.edge_rows, bytes: settings.edge_bytes };
+        config.cores = std::thread::available_parallelism().ok().map(std::num::NonZero::get);
         config.checkpoint_every = settings.checkpoint_every;
         config.vnodes = settings.vnodes;
         config.keep_epochs = settings.keep_epochs;
@@ -277,6 +278,7 @@ fn node_of(node: &NodeSnapshot) -> Value {
         "lateRows": node.late,
         "lateWindows": node.late_windows,
         "badRows": node.bad,
+        "badOutputRows": node.bad_output,
         "stateBytes": node.state_bytes,
         "steps": node.steps.iter().map(|step| json!({
             "stage": step.stage,

@@ -90,7 +90,8 @@ pub(super) fn build(
                     counters: meters.nodes[at].2.steps.iter().map(|(_, counters)| counters.clone()).collect(),
                 },
                 bad,
-                outputs: Outputs::new(edges.into_iter().map(|(_, edge)| edge).collect(), job.config.batch_rows, job.config.batch_bytes),
+                outputs: Outputs::new(edges.into_iter().map(|(_, edge)| edge).collect(), job.config.batch_rows, job.config.batch_bytes)
+                    .gathering((GATHERED / job.config.crowd(node.parallelism)).max(1)),
                 inputs: Inputs::new(std::mem::take(&mut wiring.inputs[at][seat.task])),
                 meters: Arc::clone(&meters.nodes[at].2),
             };
@@ -112,6 +113,9 @@ pub(super) fn build(
     }
     Ok(Built { tasks, sources, reports })
 }
+
+/// Batches that a task gathers over all targets of an edge.
+const GATHERED: usize = 4;
 
 fn of_source<'a>(assigned: &'a BTreeMap<String, Assigned>, node: &Node) -> Result<&'a Assigned> {
     assigned.get(&node.id).ok_or_else(|| Error::internal(format!("source `{}` was not discovered", node.id)))
@@ -139,7 +143,7 @@ fn wire(job: &Job, seats: &[Vec<Seat>], meters: &Meters) -> Result<Wiring> {
     for (index, spec) in graph.edges.iter().enumerate() {
         let (from, to) = (at(&spec.from)?, at(&spec.to)?);
         let counters = &meters.edges[index].1;
-        let capacity = job.config.edge.divided(fan_in[to]);
+        let capacity = job.config.edge.divided(job.config.crowd(graph.nodes[to].parallelism)).divided(fan_in[to]);
         for producer in 0..graph.nodes[from].parallelism {
             let targets: Vec<usize> =
                 if spec.routing == Routing::Forward { vec![producer] } else { (0..graph.nodes[to].parallelism).collect() };
