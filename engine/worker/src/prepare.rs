@@ -7,6 +7,7 @@ use crate::plan::{self, Dataset, PlanInput, PlanSettings, Planned, StepParser};
 use crate::settings::Settings;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tidegate_api::config::{Problem, problems_of};
 use tidegate_epochs::{DirectoryStore, EpochStore, MemoryStore};
@@ -35,6 +36,9 @@ pub async fn prepare(control: &dyn ControlPlane, pipeline: &str) -> Result<Prepa
     let host = control.settings(pipeline).await.map_err(|error| vec![named(pipeline, &error)])?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let settings = keep(Settings::read(&host.settings, cores), &mut problems, &["settings"]);
+    if let Some(problem) = settings.as_ref().and_then(|settings| absurd_state_dir(&host, settings)) {
+        problems.push(problem);
+    }
     let plugins = match &host.loaded_plugins {
         Some(plugins) => Some(plugins.clone()),
         None => keep(Plugins::read(&host, HostConfig::default()), &mut problems, &[]),
@@ -151,6 +155,56 @@ impl StepParser for WorkerSteps {
     }
 }
 
+fn state_dir(host: &HostSettings, settings: &Settings) -> Option<PathBuf> {
+    settings.state_dir.as_ref().map(|dir| host.base_dir.join(dir)).or_else(|| host.default_state_dir.clone())
+}
+
+/// Why the directory of epochs cannot be one. Looks, and makes nothing.
+fn absurd_state_dir(host: &HostSettings, settings: &Settings) -> Option<Problem> {
+    let directory = state_dir(host, settings).filter(|_| host.epoch_store.is_none())?;
+    let shown = settings.state_dir.as_deref().unwrap_or(&directory).display();
+    let wrong = wrong_with(&directory, &host.base_dir, settings.state_dir.as_deref())?;
+    let message = format!("epochs cannot be kept in `{shown}`: {wrong}; name a folder of their own, such as `.tidegate/NAME`");
+    Some(Problem::new(path(&["settings", "stateDir"]), message))
+}
+
+fn wrong_with(directory: &Path, base: &Path, said: Option<&Path>) -> Option<String> {
+    if said.is_some_and(|said| said.as_os_str().is_empty()) {
+        return Some("it is empty".to_string());
+    }
+    let real = directory.canonicalize();
+    if directory.parent().is_none() || real.as_ref().is_ok_and(|real| real.parent().is_none()) {
+        return Some("it is the root of the file system".to_string());
+    }
+    if real.is_ok_and(|real| base.canonicalize().is_ok_and(|base| base == real)) {
+        return Some("it is the folder of the pipeline itself".to_string());
+    }
+    // What is there of it: itself, or the nearest folder above in which it would be made.
+    let there = directory.ancestors().find(|above| above.symlink_metadata().is_ok())?;
+    let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
+    match there.metadata() {
+        Err(error) => Some(format!("`{}` cannot be looked at ({error})", there.display())),
+        Ok(about) if !about.is_dir() => Some(format!("`{}` is not a folder", there.display())),
+        Ok(_) if !is_writable(there) => Some(format!("`{}` is not writable for this user", there.display())),
+        Ok(_) => None,
+    }
+}
+
+/// Whether this process may make entries in a folder. Asked with a file that never gets a name, so nothing is left behind; a file
+/// system that has no such files is believed to be writable.
+#[cfg(target_os = "linux")]
+fn is_writable(folder: &Path) -> bool {
+    use std::io::ErrorKind;
+    use std::os::unix::fs::OpenOptionsExt;
+    let opened = std::fs::OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(folder);
+    !opened.is_err_and(|error| matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_writable(folder: &Path) -> bool {
+    !folder.metadata().is_ok_and(|about| about.permissions().readonly())
+}
+
 /// Where a run keeps its epochs, and a warning if that is only memory.
 ///
 /// # Errors
@@ -159,8 +213,7 @@ pub(crate) fn epoch_store(host: &HostSettings, settings: &Settings) -> tidegate_
     if let Some(store) = &host.epoch_store {
         return Ok((Arc::clone(store), None));
     }
-    let directory = settings.state_dir.as_ref().map(|dir| host.base_dir.join(dir)).or_else(|| host.default_state_dir.clone());
-    match directory {
+    match state_dir(host, settings) {
         Some(directory) => Ok((Arc::new(DirectoryStore::open(directory)?), None)),
         None => {
             let warning = "epochs are kept in memory only; set `stateDir` or an epoch store to survive a crash";

@@ -9,8 +9,8 @@ use tidegate::Prepared;
 use tidegate::file::{FileHost, Mistake, PipelineFile};
 
 pub(super) fn validate(path: &Path) -> u8 {
-    match planned(path) {
-        Ok((file, _)) => {
+    match checked(path) {
+        Ok(file) => {
             eprintln!("{}: `{}` is valid", path.display(), file.name());
             0
         }
@@ -33,12 +33,25 @@ pub(super) fn plan(path: &Path, format: PlanFormat, explain: bool) -> u8 {
     }
 }
 
+fn host(file: &Arc<PipelineFile>) -> FileHost {
+    let never = Arc::new(AtomicBool::new(false));
+    let settings = file.host_settings().with_default_state_dir(super::run::default_state_dir(file));
+    FileHost::new(Arc::clone(file), settings, host_config(), never, Box::new(|_| {}))
+}
+
+/// A plan says how a pipeline would run, wherever its input is.
 fn planned(path: &Path) -> Result<(Arc<PipelineFile>, Prepared), Vec<Mistake>> {
     let file = read(path)?;
-    let never = Arc::new(AtomicBool::new(false));
-    let host = FileHost::new(Arc::clone(&file), file.host_settings(), host_config(), never, Box::new(|_| {}));
-    let prepared = block_on(host.check())?;
+    let prepared = block_on(host(&file).check())?;
     Ok((file, prepared))
+}
+
+/// A check looks for the input too.
+fn checked(path: &Path) -> Result<Arc<PipelineFile>, Vec<Mistake>> {
+    let file = read(path)?;
+    let host = host(&file);
+    host.check_inputs(&block_on(host.check())?)?;
+    Ok(file)
 }
 
 pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidegate::control::StartOptions;
-use tidegate::file::FileHost;
+use tidegate::file::{FileHost, PipelineFile};
 use tidegate::{host::HostConfig, run_stream};
 use tidegate_connectors::stdout::StdoutTarget;
 use tidegate_runtime::{KillHook, KillPoint};
@@ -28,7 +28,7 @@ pub(super) fn run(path: &Path, fresh: bool, takeover: bool, pause_at: Option<&st
     let mut settings = file
         .host_settings()
         .with_local_claims()
-        .with_default_state_dir(file.base_dir().join(".tidegate").join(file.name()))
+        .with_default_state_dir(default_state_dir(&file))
         .with_start(StartOptions::default().with_fresh(fresh).with_takeover(takeover))
         .with_default_heartbeat(std::time::Duration::from_millis(200));
     if let Some(text) = pause_at {
@@ -51,6 +51,11 @@ pub(super) fn run(path: &Path, fresh: bool, takeover: bool, pause_at: Option<&st
     block_on(run_stream(Arc::clone(&host) as Arc<dyn tidegate::ControlPlane>, String::new(), pipeline, json!({})));
     progress.finish();
     report(&host.last_record(), |text| file.mask().apply(text))
+}
+
+/// Where epochs are kept if the file does not say.
+pub(super) fn default_state_dir(file: &PipelineFile) -> PathBuf {
+    file.base_dir().join(".tidegate").join(file.name())
 }
 
 /// Says how the run ended, and gives the exit code for it.

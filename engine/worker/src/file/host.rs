@@ -11,12 +11,13 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use tidegate_api::config::Problem;
+use tidegate_api::config::{Problem, problems_of};
 use tidegate_api::{Error, InlineSource, OutputSink, Result, nearest};
 use tidegate_connectors::ConnectorCtx;
 use tidegate_connectors::stdout::StdoutTarget;
 use tidegate_host::HostConfig;
 use tidegate_runtime::RebuildSink;
+use tidegate_runtime::graph::NodeKind;
 
 /// What is told about every record of a run.
 pub type OnRecord = Box<dyn Fn(&Value) + Send + Sync>;
@@ -61,6 +62,32 @@ impl FileHost {
             Err(found) => problems.extend(found),
         }
         Err(self.file.locate(problems))
+    }
+
+    /// Looks whether the inputs of a planned file are there, for a person who checks it before a run.
+    ///
+    /// # Errors
+    /// Everything that is not, each with its line.
+    pub fn check_inputs(&self, prepared: &Prepared) -> Result<(), Vec<Mistake>> {
+        let mut problems = Vec::new();
+        for node in &prepared.planned.graph.nodes {
+            let NodeKind::Source(source) = &node.kind else { continue };
+            if let Err(error) = source.source.check() {
+                let found = problems_of(&error).into_iter();
+                // The folder is said because relative paths begin there, wherever the command was called.
+                let place = format!("(looked in `{}`)", self.shown_base_dir());
+                problems.extend(found.map(|problem| {
+                    let message = format!("{} {place}", problem.message);
+                    Problem::new(problem.path, message).under(["datasets", &source.dataset])
+                }));
+            }
+        }
+        if problems.is_empty() { Ok(()) } else { Err(self.file.locate(problems)) }
+    }
+
+    fn shown_base_dir(&self) -> String {
+        let base = self.file.base_dir();
+        base.canonicalize().unwrap_or_else(|_| base.to_path_buf()).display().to_string()
     }
 
     /// The mistakes of datasets that nothing names, which planning never looks at.

@@ -60,6 +60,8 @@ impl<'a> Structure<'a> {
                 "{} stages with {steps} steps; a pipeline has at most {MAX_STAGES} stages and {MAX_STEPS} steps",
                 stages.len()
             ));
+            // What nobody would run is not judged further.
+            return Structure { stages: Vec::new(), order: Vec::new(), producer: BTreeMap::new(), readers: BTreeMap::new() };
         }
         let mut producer = BTreeMap::new();
         let mut readers: BTreeMap<&str, Vec<(usize, usize)>> = BTreeMap::new();
@@ -175,11 +177,25 @@ fn order(stages: &[StageDef], producer: &BTreeMap<&str, usize>, problems: &mut P
     let feeding = |index: usize| stages[index].inputs.iter().filter_map(|name| producer.get(name.as_str()).copied());
     let mut done = vec![false; stages.len()];
     let mut order = Vec::with_capacity(stages.len());
-    loop {
-        let next = (0..stages.len()).find(|index| !done[*index] && feeding(*index).all(|feeder| done[feeder]));
-        let Some(index) = next else { break };
+    // Each stage waits for its inputs; of those that wait for nothing the first in the file is next.
+    let mut fed: Vec<Vec<usize>> = vec![Vec::new(); stages.len()];
+    let mut waits: Vec<usize> = vec![0; stages.len()];
+    for index in 0..stages.len() {
+        for feeder in feeding(index) {
+            fed[feeder].push(index);
+            waits[index] += 1;
+        }
+    }
+    let mut ready: BTreeSet<usize> = (0..stages.len()).filter(|index| waits[*index] == 0).collect();
+    while let Some(index) = ready.pop_first() {
         done[index] = true;
         order.push(index);
+        for &reader in &fed[index] {
+            waits[reader] -= 1;
+            if waits[reader] == 0 {
+                ready.insert(reader);
+            }
+        }
     }
     if let Some(first) = (0..stages.len()).find(|index| !done[*index]) {
         // Walking upwards among the stages that wait must come back to one already seen.
