@@ -126,6 +126,24 @@ fn jsonl_without_its_grant_says_which_one_is_missing() {
     assert!(error.to_string().contains("plugin `jsonl`") && error.to_string().contains("allow = { dirs"), "{error}");
 }
 
+#[test]
+fn jsonl_granted_a_directory_for_reading_is_refused_before_anything_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = |mode: &str| {
+        let allow = json!({ "dirs": [format!("{}=/out{mode}", dir.path().display())] });
+        let sink = load("jsonl", &allow).sink(&json!({ "dir": "/out" })).unwrap();
+        let schema = rows!(("a", Int64Array, [1])).schema();
+        sink.plan(&tidegate_api::SinkInput::new(schema, tidegate_api::ChangeMode::Append))
+    };
+    for mode in ["", ":ro"] {
+        let error = plan(mode).unwrap_err();
+        assert_eq!(error.kind(), tidegate_api::ErrorKind::Config, "{error}");
+        assert!(error.to_string().contains("read-only") && error.to_string().contains("HOST=/out:rw"), "{error}");
+    }
+    assert!(plan(":rw").is_ok());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "asking leaves nothing behind");
+}
+
 struct Jsonl {
     dir: tempfile::TempDir,
     sink: Arc<dyn tidegate_api::OutputSink>,

@@ -11,6 +11,13 @@ pub(crate) fn failed(what: &str, path: &Path) -> impl Fn(io::Error) -> Error {
     move |error| Error::fatal(format!("{place}: {error}"))
 }
 
+/// Whether nothing may be changed in a folder. Asked by removing what is not there: that leaves no trace, and a host that granted
+/// only reading refuses before it looks.
+pub(crate) fn is_read_only(folder: &Path) -> bool {
+    let refused = fs::remove_dir(folder.join(".tidegate-jsonl-is-not-here"));
+    refused.is_err_and(|error| matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem))
+}
+
 /// Makes the entries of a folder durable. A host or file system that cannot sync folders is no error: then there is no more to be had.
 pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
     match File::open(folder).and_then(|folder| folder.sync_all()) {

@@ -42,6 +42,12 @@ impl Sink for Jsonl {
                 "`dir` is `{dir}`, and no such directory is granted; add `allow = {{ dirs = [\"HOST={dir}:rw\"] }}` to the plugin"
             )));
         }
+        if disk::is_read_only(&config.dir) {
+            let dir = config.dir.display();
+            return Err(Error::config(format!(
+                "`dir` is `{dir}`, which is granted read-only; grant it for writing: `allow = {{ dirs = [\"HOST={dir}:rw\"] }}`"
+            )));
+        }
         Ok(SinkPlan::new(Guarantee::TwoPhase))
     }
 
