@@ -1,6 +1,6 @@
 //! Splits a batch among the tasks of the consumer, by the vnode of its key.
 //!
-//! The key columns are hashed once, a counting sort puts the row numbers in target order, one `take` moves the rows, and each
+//! The key columns are hashed once, the row numbers are put in target order, one `take` moves the rows, and each
 //! target gets a slice of the result without a further copy. Equal keys meet in one task whatever the number of tasks, because
 //! the vnode does not depend on it.
 
@@ -17,7 +17,8 @@ pub struct Exchange {
     targets: usize,
     hashes: Vec<u64>,
     route: Vec<u16>,
-    counts: Vec<u32>,
+    /// One past each target's last row in target order.
+    ends: Vec<usize>,
 }
 
 impl Exchange {
@@ -29,7 +30,7 @@ impl Exchange {
                 target_of[usize::from(vnode)] = target as u16;
             }
         }
-        Exchange { columns, vnodes, target_of, targets, hashes: Vec::new(), route: Vec::new(), counts: Vec::new() }
+        Exchange { columns, vnodes, target_of, targets, hashes: Vec::new(), route: Vec::new(), ends: Vec::new() }
     }
 
     /// Calls `give` with every target that gets rows and its rows, in the order they had.
@@ -44,43 +45,70 @@ impl Exchange {
         let keys: Vec<ArrayRef> = self.columns.iter().map(|column| ArrayRef::clone(batch.column(*column))).collect();
         hash::hash_rows(&keys, batch.num_rows(), &mut self.hashes)?;
 
-        self.counts.clear();
-        self.counts.resize(self.targets, 0);
         self.route.clear();
-        let (vnodes, target_of, counts) = (self.vnodes, &self.target_of, &mut self.counts);
-        self.route.extend(self.hashes.iter().map(|hash| {
-            let target = target_of[usize::from(hash::vnode(*hash, vnodes))];
-            counts[usize::from(target)] += 1;
-            target
-        }));
-        if let Some(target) = self.counts.iter().position(|count| *count as usize == batch.num_rows()) {
-            give(target, batch);
-            return Ok(());
-        }
-
-        // From counts to the place of each target's next row.
-        let mut place = 0;
-        let mut next: Vec<u32> = Vec::with_capacity(self.targets);
-        for count in &self.counts {
-            next.push(place);
-            place += count;
-        }
+        let (vnodes, target_of) = (self.vnodes, &self.target_of);
+        self.route.extend(self.hashes.iter().map(|hash| target_of[usize::from(hash::vnode(*hash, vnodes))]));
         let mut order = vec![0u32; batch.num_rows()];
-        for (row, target) in self.route.iter().enumerate() {
-            let slot = &mut next[usize::from(*target)];
-            order[*slot as usize] = row as u32;
-            *slot += 1;
+        self.ends.clear();
+        if self.targets <= FEW {
+            by_passes(&self.route, self.targets, &mut order, &mut self.ends)
+        } else {
+            by_counting(&self.route, self.targets, &mut order, &mut self.ends)
+        }
+        let mut from = 0;
+        for (target, end) in self.ends.iter().enumerate() {
+            if *end - from == batch.num_rows() {
+                give(target, batch);
+                return Ok(());
+            }
+            from = *end;
         }
         let sorted = take_record_batch(&batch, &UInt32Array::from(order))?;
         let mut from = 0;
-        for (target, count) in self.counts.iter().enumerate() {
-            let count = *count as usize;
-            if count > 0 {
-                give(target, sorted.slice(from, count));
-                from += count;
+        for (target, end) in self.ends.iter().enumerate() {
+            if *end > from {
+                give(target, sorted.slice(from, *end - from));
+                from = *end;
             }
         }
         Ok(())
+    }
+}
+
+/// Up to this many targets, a pass over the routes for each beats a counting sort.
+const FEW: usize = 4;
+
+/// Row numbers in target order, and where each target's end. A pass per target keeps its cursor in a register, where counters in
+/// memory would make every row wait for the store of the row before it.
+fn by_passes(route: &[u16], targets: usize, order: &mut [u32], ends: &mut Vec<usize>) {
+    let mut at = 0;
+    for target in 0..targets as u16 {
+        for (row, owner) in route.iter().enumerate() {
+            // Written always and kept only for the target's own rows: no branch to mispredict. Past the last row nothing is left to keep.
+            if let Some(slot) = order.get_mut(at) {
+                *slot = row as u32;
+            }
+            at += usize::from(*owner == target);
+        }
+        ends.push(at);
+    }
+}
+
+/// The same by a counting sort, whose cost does not grow with the number of targets.
+fn by_counting(route: &[u16], targets: usize, order: &mut [u32], ends: &mut Vec<usize>) {
+    ends.resize(targets, 0);
+    for target in route {
+        ends[usize::from(*target)] += 1;
+    }
+    // From counts to the place of each target's next row, which in the end is where its rows end.
+    let mut place = 0;
+    for slot in ends.iter_mut() {
+        place += std::mem::replace(slot, place);
+    }
+    for (row, target) in route.iter().enumerate() {
+        let slot = &mut ends[usize::from(*target)];
+        order[*slot] = row as u32;
+        *slot += 1;
     }
 }
 

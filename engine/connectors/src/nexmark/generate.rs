@@ -406,27 +406,15 @@ impl Made {
 
     fn bids(&mut self, draws: &Draws, epoch: u64, start: u64, count: usize) {
         let ids = Ids::of_epoch(epoch);
-        let events = start..start + count as u64;
-        let word = |event: u64| draws.word(Purpose::Numbers, event);
-        match (&mut self.auction, &mut self.bidder, &mut self.price) {
-            (None, None, None) => {}
-            // One column takes the words as they are drawn; several share them.
-            (Some(auctions), None, None) => auctions.extend(events.map(|event| ids.auction(word(event)))),
-            (None, Some(bidders), None) => bidders.extend(events.map(|event| ids.bidder(word(event)))),
-            (auctions, bidders, prices) => {
-                let mut words = [0; BIDS as usize];
-                let words = &mut words[..count];
-                words.iter_mut().zip(events).for_each(|(slot, event)| *slot = word(event));
-                if let Some(auctions) = auctions {
-                    auctions.extend(words.iter().map(|word| ids.auction(*word)));
-                }
-                if let Some(bidders) = bidders {
-                    bidders.extend(words.iter().map(|word| ids.bidder(*word)));
-                }
-                if let Some(prices) = prices {
-                    prices.extend(words.iter().map(|word| (word >> 32).cast_signed()));
-                }
-            }
+        if self.auction.is_some() || self.bidder.is_some() || self.price.is_some() {
+            // Words first, then column by column: the draws are scalar multiplications and the rest is vector work, and a loop of
+            // both would move every word back and forth between the two kinds of registers.
+            let mut words = [0; BIDS as usize];
+            let words = &mut words[..count];
+            words.iter_mut().zip(start..).for_each(|(slot, event)| *slot = draws.word(Purpose::Numbers, event));
+            fill!(self.auction, words.iter().map(|word| ids.auction(*word)));
+            fill!(self.bidder, words.iter().map(|word| ids.bidder(*word)));
+            fill!(self.price, words.iter().map(|word| (word >> 32).cast_signed()));
         }
         if self.channel.is_some() || self.url.is_some() {
             let mut channels = [0; BIDS as usize];
