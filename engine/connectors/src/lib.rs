@@ -6,6 +6,7 @@
 //!
 //! [`decode`] turns bytes into batches and bad rows, [`encode`] batches into bytes; neither knows where the bytes come from or go to.
 
+mod base64;
 pub mod blackhole;
 pub mod decode;
 pub mod encode;

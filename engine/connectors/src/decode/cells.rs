@@ -1,34 +1,28 @@
-//! From the text of a cell to a typed value: the one place where CSV fields and JSON scalars are parsed.
+//! From the text of a cell to a typed value, and what is noted when it does not fit.
 //!
 //! A value fits its column exactly or the record is bad: no wrapping, no rounding, no lost digits. Integers may be written `3.0`
-//! or `3e2` if they are whole, timestamps as ISO-8601 text (a zone in the text wins, then the column's, then UTC) or as
-//! a whole number of the column's unit, dates as `2013-01-31`, binary as hexadecimal digits.
+//! or `3e2` if they are whole. The nearest float of a decimal text is its value; a text beyond the largest float does not fit.
 
-use arrow::array::timezone::Tz;
-use arrow::array::{
-    ArrayRef, ArrowPrimitiveType, BinaryBuilder, BooleanArray, BooleanBuilder, Decimal128Array, PrimitiveArray, PrimitiveBuilder,
-    StringViewBuilder,
-};
+use super::Wanted;
+use super::times::{Zone, in_unit, moment};
+use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter;
-use arrow::compute::kernels::cast_utils::{Parser, parse_decimal, string_to_datetime};
-use arrow::datatypes::{
-    ArrowTimestampType, DataType, Date32Type, Decimal256Type, Field, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
-};
-use chrono::{TimeZone, Utc};
+use arrow::datatypes::TimeUnit;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use tidegate_api::{BadReason, Error, Result, types};
+use tidegate_api::{BadReason, Result};
 
 /// One cell of a record.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Cell<'a> {
+    /// No value.
     Null,
-    Text(&'a str),
-    /// Bytes that are not UTF-8.
-    NotText,
+    /// Nothing that was in the record: inside of something that is null.
+    Masked,
+    /// Text, which may turn out not to be UTF-8.
+    Text(&'a [u8]),
+    /// A list or an object where one value belongs.
+    Nested(&'a [u8]),
 }
 
 /// Why a value does not fit its column.
@@ -40,13 +34,50 @@ pub struct CellError {
     pub message: String,
 }
 
-/// The faults of a batch of records; the first of a record counts.
+#[derive(Debug)]
+struct Fault {
+    error: CellError,
+    /// Whether null can stand for what did not fit.
+    spares: bool,
+}
+
+/// The faults of a batch of records; the first of a record is told.
 #[derive(Debug, Default)]
-pub(super) struct Faults(BTreeMap<usize, CellError>);
+pub(super) struct Faults(BTreeMap<usize, Fault>);
 
 impl Faults {
+    /// Notes a fault of a record. The column has null there, if it may.
     pub(super) fn add(&mut self, record: usize, reason: BadReason, message: impl FnOnce() -> String) {
-        self.0.entry(record).or_insert_with(|| CellError { reason, message: message() });
+        self.note(record, reason, true, message);
+    }
+
+    /// Notes a fault that null cannot stand for.
+    pub(super) fn add_fatal(&mut self, record: usize, reason: BadReason, message: impl FnOnce() -> String) {
+        self.note(record, reason, false, message);
+    }
+
+    /// Notes that nothing of a record can be read, so every column has null there.
+    pub(super) fn add_broken(&mut self, record: usize, wanted: &Wanted, message: impl FnOnce() -> String) {
+        let spares = wanted.decoded().iter().all(|field| field.is_nullable());
+        self.note(record, BadReason::Malformed, spares, message);
+    }
+
+    /// The same for a record whose first values may have been read, and found not to fit.
+    pub(super) fn replace_broken(&mut self, record: usize, wanted: &Wanted, message: String) {
+        self.0.remove(&record);
+        self.add_broken(record, wanted, || message);
+    }
+
+    fn note(&mut self, record: usize, reason: BadReason, spares: bool, message: impl FnOnce() -> String) {
+        let fault = self.0.entry(record).or_insert_with(|| Fault { error: CellError { reason, message: message() }, spares });
+        fault.spares &= spares;
+    }
+
+    /// Takes out the faults after which a record can be kept, with null for what did not fit; answers those records, in order.
+    pub(super) fn take_spared(&mut self) -> Vec<usize> {
+        let spared: Vec<usize> = self.0.iter().filter(|(_, fault)| fault.spares).map(|(record, _)| *record).collect();
+        self.0.retain(|_, fault| !fault.spares);
+        spared
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -54,7 +85,7 @@ impl Faults {
     }
 
     pub(super) fn into_iter(self) -> impl Iterator<Item = (usize, CellError)> {
-        self.0.into_iter()
+        self.0.into_iter().map(|(record, fault)| (record, fault.error))
     }
 
     /// The columns without the faulty records.
@@ -63,7 +94,7 @@ impl Faults {
             return Ok(columns);
         }
         let good = BooleanArray::new(BooleanBuffer::collect_bool(records, |record| !self.0.contains_key(&record)), None);
-        Ok(columns.iter().map(|column| filter(column, &good)).collect::<Result<_, _>>()?)
+        Ok(columns.iter().map(|column| filter(column as &dyn Array, &good)).collect::<Result<_, _>>()?)
     }
 
     /// How many records of `records` have no fault.
@@ -72,185 +103,20 @@ impl Faults {
     }
 }
 
-/// Whether [`parse`] can make this type.
-pub(super) fn can_parse(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Timestamp(_, zone) => zone.as_ref().is_none_or(|zone| zone.parse::<Tz>().is_ok()),
-        DataType::Boolean
-        | DataType::Utf8View
-        | DataType::Binary
-        | DataType::Date32
-        | DataType::Decimal128(_, _)
-        | DataType::Decimal256(_, _)
-        | DataType::Float32
-        | DataType::Float64
-        | DataType::Time32(TimeUnit::Second | TimeUnit::Millisecond)
-        | DataType::Time64(TimeUnit::Microsecond | TimeUnit::Nanosecond) => true,
-        other => other.is_integer(),
-    }
-}
-
-/// Parses a column; what does not fit is null in it and noted in `faults`.
-pub(super) fn parse<'a>(field: &Field, records: usize, cell: impl Fn(usize) -> Cell<'a>, faults: &mut Faults) -> Result<ArrayRef> {
-    let mut cells = Cells { field, records, cell, faults };
-    Ok(match field.data_type() {
-        DataType::Utf8View => cells.text(),
-        DataType::Binary => cells.binary(),
-        DataType::Boolean => cells.booleans(),
-        DataType::Int8 => cells.integers::<Int8Type>(),
-        DataType::Int16 => cells.integers::<Int16Type>(),
-        DataType::Int32 => cells.integers::<Int32Type>(),
-        DataType::Int64 => cells.integers::<Int64Type>(),
-        DataType::UInt8 => cells.integers::<UInt8Type>(),
-        DataType::UInt16 => cells.integers::<UInt16Type>(),
-        DataType::UInt32 => cells.integers::<UInt32Type>(),
-        DataType::UInt64 => cells.integers::<UInt64Type>(),
-        DataType::Float32 => cells.primitives::<Float32Type>(Float32Type::parse),
-        DataType::Float64 => cells.primitives::<Float64Type>(Float64Type::parse),
-        DataType::Date32 => cells.primitives::<Date32Type>(Date32Type::parse),
-        DataType::Time32(TimeUnit::Second) => cells.primitives::<Time32SecondType>(Time32SecondType::parse),
-        DataType::Time32(TimeUnit::Millisecond) => cells.primitives::<Time32MillisecondType>(Time32MillisecondType::parse),
-        DataType::Time64(TimeUnit::Microsecond) => cells.primitives::<Time64MicrosecondType>(Time64MicrosecondType::parse),
-        DataType::Time64(TimeUnit::Nanosecond) => cells.primitives::<Time64NanosecondType>(Time64NanosecondType::parse),
-        DataType::Decimal128(precision, scale) => cells.decimals(*precision, *scale),
-        DataType::Decimal256(precision, scale) => {
-            let (precision, scale) = (*precision, *scale);
-            cells.primitives::<Decimal256Type>(|text| {
-                let short = fraction_digits(text)? <= i64::from(scale);
-                parse_decimal::<Decimal256Type>(text, precision, scale).ok().filter(|_| short)
-            })
-        }
-        DataType::Timestamp(unit, zone) => match zone.as_deref() {
-            None | Some("UTC" | "+00:00" | "Z") => cells.timestamps(*unit, &Utc),
-            Some(zone) => cells.timestamps(*unit, &zone.parse::<Tz>()?),
-        },
-        other => return Err(Error::config(format!("column `{}`: text cannot be read as `{}`", field.name(), types::name(other)))),
-    })
-}
-
-struct Cells<'f, F> {
-    field: &'f Field,
-    records: usize,
-    cell: F,
-    faults: &'f mut Faults,
-}
-
-impl<'a, F: Fn(usize) -> Cell<'a>> Cells<'_, F> {
-    /// Hands every value to `append`: text, or `None` for null. `append` answers false for a value that does not fit, having appended null.
-    fn each(&mut self, mut append: impl FnMut(Option<&'a str>) -> bool) {
-        let field = self.field;
-        for record in 0..self.records {
-            match (self.cell)(record) {
-                Cell::Text(text) => {
-                    if !append(Some(text)) {
-                        self.faults.add(record, BadReason::TypeMismatch, || {
-                            format!("column `{}`: `{}` is not a `{}`", field.name(), shortened(text), types::name(field.data_type()))
-                        });
-                    }
-                }
-                Cell::Null => {
-                    append(None);
-                    if !field.is_nullable() {
-                        self.faults.add(record, BadReason::MissingValue, || format!("column `{}`: a value is missing", field.name()));
-                    }
-                }
-                Cell::NotText => {
-                    append(None);
-                    self.faults.add(record, BadReason::Malformed, || format!("column `{}`: the text is not UTF-8", field.name()));
-                }
-            }
-        }
-    }
-
-    fn text(&mut self) -> ArrayRef {
-        let mut builder = StringViewBuilder::with_capacity(self.records);
-        self.each(|text| {
-            builder.append_option(text);
-            true
-        });
-        Arc::new(builder.finish())
-    }
-
-    fn binary(&mut self) -> ArrayRef {
-        let mut builder = BinaryBuilder::with_capacity(self.records, self.records * 16);
-        self.each(|text| {
-            let bytes = text.map(from_hex);
-            builder.append_option(bytes.as_ref().and_then(Option::as_deref));
-            bytes.is_none_or(|bytes| bytes.is_some())
-        });
-        Arc::new(builder.finish())
-    }
-
-    fn booleans(&mut self) -> ArrayRef {
-        let mut builder = BooleanBuilder::with_capacity(self.records);
-        self.each(|text| {
-            let value = text.map(boolean);
-            builder.append_option(value.flatten());
-            value.is_none_or(|value| value.is_some())
-        });
-        Arc::new(builder.finish())
-    }
-
-    fn builder_of<T: ArrowPrimitiveType>(&mut self, parse: impl Fn(&str) -> Option<T::Native>) -> PrimitiveArray<T> {
-        let mut builder = PrimitiveBuilder::<T>::with_capacity(self.records);
-        self.each(|text| match text {
-            None => {
-                builder.append_null();
-                true
-            }
-            Some(text) => {
-                let value = parse(text);
-                builder.append_option(value);
-                value.is_some()
-            }
-        });
-        builder.finish()
-    }
-
-    fn primitives<T: ArrowPrimitiveType>(&mut self, parse: impl Fn(&str) -> Option<T::Native>) -> ArrayRef {
-        let data_type = self.field.data_type().clone();
-        Arc::new(self.builder_of::<T>(parse).with_data_type(data_type))
-    }
-
-    fn integers<T: Parser>(&mut self) -> ArrayRef
-    where
-        T::Native: TryFrom<i64>,
-    {
-        self.primitives::<T>(|text| T::parse(text).or_else(|| whole(text).and_then(|value| T::Native::try_from(value).ok())))
-    }
-
-    fn decimals(&mut self, precision: u8, scale: i8) -> ArrayRef {
-        let array: Decimal128Array = self.builder_of(|text| decimal(text, precision, scale));
-        Arc::new(array.with_data_type(DataType::Decimal128(precision, scale)))
-    }
-
-    fn timestamps<Z: TimeZone>(&mut self, unit: TimeUnit, zone: &Z) -> ArrayRef {
-        match unit {
-            TimeUnit::Second => self.timestamps_of::<TimestampSecondType, Z>(zone),
-            TimeUnit::Millisecond => self.timestamps_of::<TimestampMillisecondType, Z>(zone),
-            TimeUnit::Microsecond => self.timestamps_of::<TimestampMicrosecondType, Z>(zone),
-            TimeUnit::Nanosecond => self.timestamps_of::<TimestampNanosecondType, Z>(zone),
-        }
-    }
-
-    fn timestamps_of<T: ArrowTimestampType, Z: TimeZone>(&mut self, zone: &Z) -> ArrayRef {
-        self.primitives::<T>(|text| timestamp(text, T::UNIT, zone))
-    }
-}
-
 /// The beginning of a long text.
-fn shortened(text: &str) -> String {
+pub(super) fn shortened(text: &[u8]) -> String {
     const MOST: usize = 64;
+    let text = String::from_utf8_lossy(&text[..text.len().min(4 * MOST)]).into_owned();
     if text.len() <= MOST {
-        return text.to_string();
+        return text;
     }
     let end = (0..=MOST).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     format!("{}…", &text[..end])
 }
 
-fn boolean(text: &str) -> Option<bool> {
-    const TRUE: [&str; 3] = ["true", "t", "1"];
-    const FALSE: [&str; 3] = ["false", "f", "0"];
+pub(super) fn boolean(text: &[u8]) -> Option<bool> {
+    const TRUE: [&[u8]; 3] = [b"true", b"t", b"1"];
+    const FALSE: [&[u8]; 3] = [b"false", b"f", b"0"];
     if TRUE.iter().any(|word| word.eq_ignore_ascii_case(text)) {
         Some(true)
     } else if FALSE.iter().any(|word| word.eq_ignore_ascii_case(text)) {
@@ -260,62 +126,123 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// An integer written with a fraction of zeros or an exponent, as some writers do.
-fn whole(text: &str) -> Option<i64> {
-    if !text.bytes().any(|byte| matches!(byte, b'.' | b'e' | b'E')) {
+/// Eight digits as a number, without a branch for each.
+fn eight_digits(chunk: [u8; 8]) -> Option<u64> {
+    let digits = u64::from_le_bytes(chunk) ^ 0x3030_3030_3030_3030;
+    if (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080 != 0 {
         return None;
     }
+    // Pairs, then pairs of pairs, then both halves.
+    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00FF_00FF_00FF_00FF;
+    let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_FFFF_0000_FFFF;
+    Some(fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xFFFF_FFFF)
+}
+
+/// At most 18 digits, which any 64-bit integer can hold.
+fn few_digits(mut digits: &[u8]) -> Option<i64> {
+    if digits.is_empty() || digits.len() > 18 {
+        return None;
+    }
+    let mut value = 0u64;
+    while let Some((chunk, rest)) = digits.split_first_chunk::<8>() {
+        value = value * 100_000_000 + eight_digits(*chunk)?;
+        digits = rest;
+    }
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value * 10 + u64::from(digit);
+    }
+    i64::try_from(value).ok()
+}
+
+/// An integer as it is usually written.
+#[inline]
+pub(super) fn integer(text: &[u8]) -> Option<i64> {
+    let plain = match text.split_first() {
+        Some((b'-', digits)) => few_digits(digits).map(|value| -value),
+        _ => few_digits(text),
+    };
+    plain.or_else(|| long_integer(text))
+}
+
+/// An integer of any form: many digits, a sign, a fraction of zeros, an exponent.
+#[cold]
+fn long_integer(text: &[u8]) -> Option<i64> {
     i64::try_from(decimal(text, 38, 0)?).ok()
 }
 
+/// The same for the largest unsigned type.
+pub(super) fn unsigned(text: &[u8]) -> Option<u64> {
+    u64::try_from(decimal(text, 38, 0)?).ok()
+}
+
+/// The nearest float.
+pub(super) fn float(text: &[u8]) -> Option<f64> {
+    let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    // A number too large is not infinite; only the word is.
+    (value.is_finite() || !text.iter().any(u8::is_ascii_digit)).then_some(value)
+}
+
+/// The nearest short float.
+pub(super) fn short_float(text: &[u8]) -> Option<f32> {
+    let value: f32 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    (value.is_finite() || !text.iter().any(u8::is_ascii_digit)).then_some(value)
+}
+
 /// A timestamp as a whole number of its unit, or as ISO-8601 text.
-fn timestamp<Z: TimeZone>(text: &str, unit: TimeUnit, zone: &Z) -> Option<i64> {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return text.parse().ok();
+pub(super) fn timestamp(text: &[u8], unit: TimeUnit, zone: Zone) -> Option<i64> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) {
+        return integer(text);
     }
-    if !text.is_ascii() {
-        return None;
-    }
-    let at = string_to_datetime(zone, text).ok()?;
-    match unit {
-        TimeUnit::Second => Some(at.timestamp()),
-        TimeUnit::Millisecond => Some(at.timestamp_millis()),
-        TimeUnit::Microsecond => Some(at.timestamp_micros()),
-        TimeUnit::Nanosecond => at.timestamp_nanos_opt(),
+    match moment(text, zone) {
+        Some((seconds, nanos)) => in_unit(seconds, nanos, unit),
+        // Some writers print every number with a fraction or an exponent.
+        None => long_integer(text),
     }
 }
 
 /// The parts of a decimal number: negative, digits before and after the point, exponent.
-fn number_parts(text: &str) -> Option<(bool, &str, &str, i64)> {
-    let (negative, rest) = match text.as_bytes().first()? {
+fn number_parts(text: &[u8]) -> Option<(bool, &[u8], &[u8], i64)> {
+    let (negative, rest) = match text.first()? {
         b'-' => (true, &text[1..]),
         b'+' => (false, &text[1..]),
         _ => (false, text),
     };
-    let (mantissa, exponent) = match rest.find(['e', 'E']) {
-        Some(at) => (&rest[..at], rest[at + 1..].parse::<i32>().ok()?),
+    let (mantissa, exponent) = match rest.iter().position(|byte| matches!(byte, b'e' | b'E')) {
+        Some(at) => (&rest[..at], std::str::from_utf8(&rest[at + 1..]).ok()?.parse::<i32>().ok()?),
         None => (rest, 0),
     };
-    let (before, after) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let (before, after): (&[u8], &[u8]) = match mantissa.iter().position(|byte| *byte == b'.') {
+        Some(at) => (&mantissa[..at], &mantissa[at + 1..]),
+        None => (mantissa, &[]),
+    };
+    let digits = |part: &[u8]| part.iter().all(u8::is_ascii_digit);
     let some = !before.is_empty() || !after.is_empty();
     (some && digits(before) && digits(after)).then_some((negative, before, after, i64::from(exponent)))
 }
 
+fn without_zeros_behind(digits: &[u8]) -> &[u8] {
+    let end = digits.iter().rposition(|digit| *digit != b'0').map_or(0, |last| last + 1);
+    &digits[..end]
+}
+
 /// Significant digits behind the point, after applying the exponent.
-fn fraction_digits(text: &str) -> Option<i64> {
+pub(super) fn fraction_digits(text: &[u8]) -> Option<i64> {
     let (_, _, after, exponent) = number_parts(text)?;
-    Some(after.trim_end_matches('0').len() as i64 - exponent)
+    Some(without_zeros_behind(after).len() as i64 - exponent)
 }
 
 /// The unscaled value of a decimal, if no digit is lost and none is too many.
-fn decimal(text: &str, precision: u8, scale: i8) -> Option<i128> {
+pub(super) fn decimal(text: &[u8], precision: u8, scale: i8) -> Option<i128> {
     let (negative, before, after, exponent) = number_parts(text)?;
-    let after = after.trim_end_matches('0');
+    let after = without_zeros_behind(after);
     // The digits as one integer, times ten to the power of `shift`, is the unscaled value.
     let mut unscaled: i128 = 0;
-    for digit in before.bytes().chain(after.bytes()) {
+    for digit in before.iter().chain(after) {
         unscaled = unscaled.checked_mul(10)?.checked_add(i128::from(digit - b'0'))?;
     }
     let mut shift = i64::from(scale) + exponent - after.len() as i64;
@@ -334,13 +261,24 @@ fn decimal(text: &str, precision: u8, scale: i8) -> Option<i128> {
     (unscaled < limit).then_some(if negative { -unscaled } else { unscaled })
 }
 
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let bytes = text.as_bytes();
+/// Appends the bytes that hexadecimal digits say; false, with nothing appended, if they say none.
+pub(super) fn from_hex(text: &[u8], out: &mut Vec<u8>) -> bool {
     let digit = |byte: u8| char::from(byte).to_digit(16);
-    if !bytes.len().is_multiple_of(2) {
-        return None;
+    let begun = out.len();
+    for pair in text.chunks(2) {
+        let byte = match pair {
+            [high, low] => digit(*high).zip(digit(*low)).map(|(high, low)| (high * 16 + low) as u8),
+            _ => None,
+        };
+        match byte {
+            Some(byte) => out.push(byte),
+            None => {
+                out.truncate(begun);
+                return false;
+            }
+        }
     }
-    bytes.chunks_exact(2).map(|pair| Some((digit(pair[0])? * 16 + digit(pair[1])?) as u8)).collect()
+    true
 }
 
 #[cfg(test)]
@@ -350,37 +288,54 @@ mod tests {
 
     #[test]
     fn a_decimal_keeps_every_digit_or_is_refused() {
-        assert_eq!(decimal("1.230", 10, 2), Some(123));
-        assert_eq!(decimal("-0.5", 10, 2), Some(-50));
-        assert_eq!(decimal("1.5e2", 10, 2), Some(15_000));
-        assert_eq!(decimal("1500e-1", 10, 0), Some(150));
-        assert_eq!(decimal(".5", 3, 1), Some(5));
+        assert_eq!(decimal(b"1.230", 10, 2), Some(123));
+        assert_eq!(decimal(b"-0.5", 10, 2), Some(-50));
+        assert_eq!(decimal(b"1.5e2", 10, 2), Some(15_000));
+        assert_eq!(decimal(b"1500e-1", 10, 0), Some(150));
+        assert_eq!(decimal(b".5", 3, 1), Some(5));
         for wrong in ["1.234", "123456789", "1e40", "", "-", ".", "1.2.3", "0x1", "1e", "NaN"] {
-            assert_eq!(decimal(wrong, 10, 2), None, "{wrong}");
+            assert_eq!(decimal(wrong.as_bytes(), 10, 2), None, "{wrong}");
         }
     }
 
     #[test]
-    fn a_timestamp_takes_its_zone_from_the_text_then_from_the_column() {
-        let copenhagen: Tz = "Europe/Copenhagen".parse().unwrap();
-        let of = |text| timestamp(text, TimeUnit::Millisecond, &copenhagen);
-        assert_eq!(of("2013-07-01T12:00:00Z"), Some(1_372_680_000_000));
-        assert_eq!(of("2013-07-01T12:00:00+02:00"), Some(1_372_672_800_000));
-        assert_eq!(of("2013-07-01 12:00:00"), Some(1_372_672_800_000));
-        assert_eq!(timestamp("2013-07-01T12:00:00.5", TimeUnit::Millisecond, &Utc), Some(1_372_680_000_500));
-        assert_eq!(timestamp("1969-12-31T23:59:59.999Z", TimeUnit::Millisecond, &Utc), Some(-1));
-        assert_eq!(timestamp("9999-12-31", TimeUnit::Millisecond, &Utc), Some(253_402_214_400_000));
-        assert_eq!(timestamp("-5", TimeUnit::Millisecond, &Utc), Some(-5));
-        for wrong in ["", "2013-13-01T00:00:00Z", "2013-01-01T25:00:00Z", "yesterday", "2013-01-01T10:00:00é"] {
-            assert_eq!(timestamp(wrong, TimeUnit::Millisecond, &Utc), None, "{wrong}");
+    fn p005_a_number_of_a_timestamp_is_exact_or_refused() {
+        let of = |text: &str| timestamp(text.as_bytes(), TimeUnit::Millisecond, Zone::Utc);
+        assert_eq!(of("9007199254740993"), Some(9_007_199_254_740_993));
+        assert_eq!(of("-5"), Some(-5));
+        assert_eq!(of("1704067200000.0"), Some(1_704_067_200_000));
+        assert_eq!(of("1.704067200000e12"), Some(1_704_067_200_000));
+        for wrong in ["1704067200000.5", "9223372036854775808", "1e19", "--5", ""] {
+            assert_eq!(of(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_float_too_large_is_not_infinite() {
+        assert_eq!(float(b"1e400"), None);
+        assert_eq!(short_float(b"1e39"), None);
+        assert_eq!(float(b"-Infinity"), Some(f64::NEG_INFINITY));
+        assert!(float(b"NaN").is_some_and(f64::is_nan));
+        assert_eq!(float(b"1e-400"), Some(0.0));
     }
 
     proptest! {
         #[test]
         fn whole_numbers_survive_a_fraction_of_zeros(value in any::<i64>(), zeros in 0usize..4) {
-            prop_assert_eq!(whole(&format!("{value}.{}", "0".repeat(zeros))), Some(value));
-            prop_assert_eq!(whole(&format!("{value}.5")), None);
+            prop_assert_eq!(integer(format!("{value}.{}", "0".repeat(zeros)).as_bytes()), Some(value));
+            prop_assert_eq!(integer(format!("{value}.5").as_bytes()), None);
+            prop_assert_eq!(integer(value.to_string().as_bytes()), Some(value));
+            prop_assert_eq!(unsigned((value as u64).to_string().as_bytes()), Some(value as u64));
+        }
+
+        #[test]
+        fn short_digits_are_read_as_the_standard_library_does(text in "[0-9]{0,20}|[0-9:/ -]{1,20}") {
+            let quick = few_digits(text.as_bytes());
+            if let Some(value) = quick {
+                prop_assert_eq!(text.parse::<i64>().ok(), Some(value));
+            } else {
+                prop_assert!(text.len() > 18 || text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()));
+            }
         }
     }
 }

@@ -4,13 +4,15 @@
 //! An unquoted field that is one of the null values is null. A quoted field of a text column never is, so that an empty text
 //! survives; for other types quoting makes no difference.
 
-use super::cells::{Cell, Faults, can_parse, parse};
-use super::{BadRecord, Decoded, Decoder, MAX_RECORD, Wanted, byte_order_mark, unsupported};
-use arrow::array::{RecordBatch, RecordBatchOptions};
+use super::cells::{Cell, Faults};
+use super::column::{BytesAs, Column, columns, is_scalar};
+use super::rows::{Framed, Rows};
+use super::{Decoded, Decoder, MAX_RECORD, Wanted, byte_order_mark, unsupported};
 use arrow::datatypes::DataType;
+use std::ops::Range;
 use std::sync::Arc;
 use tidegate_api::nearest::hint;
-use tidegate_api::{BadReason, BadRow, Error, Result};
+use tidegate_api::{Error, Result};
 
 /// How the text is laid out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,15 +47,11 @@ enum Place {
     Quoted,
     /// In the scratch buffer, without its doubled quotes.
     Scratch,
+    /// The record cannot be read.
+    Broken,
 }
 
 const EMPTY: Span = Span { start: 0, end: 0, place: Place::Plain };
-
-/// One record of the input.
-struct Record {
-    start: usize,
-    end: usize,
-}
 
 /// How a record ended.
 enum Scan {
@@ -70,7 +68,7 @@ pub struct CsvDecoder {
     /// For each column of the text, the wanted column it is.
     slots: Vec<Option<usize>>,
     spans: Vec<Span>,
-    records: Vec<Record>,
+    records: Vec<Range<usize>>,
     scratch: Vec<u8>,
 }
 
@@ -80,7 +78,7 @@ impl CsvDecoder {
     /// # Errors
     /// `Config` for a column that CSV cannot hold.
     pub fn new(format: CsvFormat, wanted: Wanted) -> Result<Self> {
-        if let Some(field) = wanted.schema.fields().iter().find(|field| !can_parse(field.data_type())) {
+        if let Some(field) = wanted.decoded().iter().find(|field| !is_scalar(field.data_type())) {
             return Err(unsupported("CSV", field.name(), field.data_type()));
         }
         Ok(CsvDecoder { format, wanted, slots: Vec::new(), spans: Vec::new(), records: Vec::new(), scratch: Vec::new() })
@@ -89,7 +87,7 @@ impl CsvDecoder {
     /// Matches the wanted columns with the text's.
     fn bind(&mut self, names: &[&str]) -> Result<()> {
         self.slots = vec![None; names.len()];
-        for (slot, field) in self.wanted.schema.fields().iter().enumerate() {
+        for (slot, field) in self.wanted.decoded().iter().enumerate() {
             let mut found = names.iter().enumerate().filter(|(_, name)| *name == field.name());
             let Some((index, _)) = found.next() else {
                 return Err(Error::config(format!(
@@ -193,20 +191,22 @@ impl CsvDecoder {
         }
     }
 
-    fn column(&self, input: &[u8], slot: usize, faults: &mut Faults) -> Result<arrow::array::ArrayRef> {
-        let width = self.wanted.schema.fields().len();
-        let field = self.wanted.schema.field(slot);
-        let is_text = matches!(field.data_type(), DataType::Utf8View);
+    fn append(&self, input: &[u8], slot: usize, column: &mut Column, faults: &mut Faults) {
+        let width = self.wanted.decoded().len();
+        let is_text = matches!(self.wanted.decoded()[slot].data_type(), DataType::Utf8View);
         let nulls: Vec<&[u8]> = self.format.null_values.iter().map(|value| value.as_bytes()).collect();
         let cell = |record: usize| {
             let span = self.spans[record * width + slot];
             let bytes = if span.place == Place::Scratch { &self.scratch[span.start..span.end] } else { &input[span.start..span.end] };
-            if (span.place == Place::Plain || !is_text) && nulls.contains(&bytes) {
-                return Cell::Null;
+            if span.place == Place::Broken {
+                Cell::Masked
+            } else if (span.place == Place::Plain || !is_text) && nulls.contains(&bytes) {
+                Cell::Null
+            } else {
+                Cell::Text(bytes)
             }
-            std::str::from_utf8(bytes).map_or(Cell::NotText, Cell::Text)
         };
-        parse(field, self.records.len(), cell, faults)
+        column.append_cells(self.records.len(), cell, |record| record, faults);
     }
 }
 
@@ -240,7 +240,7 @@ pub(super) fn split_record(format: &CsvFormat, input: &[u8], last: bool) -> Opti
         Scan::Record { next, fields, .. } => {
             let text = |span: &Span| match span.place {
                 Place::Scratch => scanner.scratch[span.start..span.end].to_vec(),
-                Place::Plain | Place::Quoted => input[span.start..span.end].to_vec(),
+                Place::Plain | Place::Quoted | Place::Broken => input[span.start..span.end].to_vec(),
             };
             Some((scanner.spans.iter().take(fields.min(MOST_COLUMNS)).map(text).collect(), next))
         }
@@ -266,7 +266,7 @@ impl Decoder for CsvDecoder {
     }
 
     fn decode(&mut self, input: &[u8], last: bool, max_rows: usize) -> Result<Decoded> {
-        let width = self.wanted.schema.fields().len();
+        let width = self.wanted.decoded().len();
         self.records.clear();
         self.spans.clear();
         self.scratch.clear();
@@ -286,26 +286,26 @@ impl Decoder for CsvDecoder {
                 }
                 Scan::Record { next, fields, closed } => {
                     let (record, expected) = (self.records.len(), self.slots.len());
-                    if !closed {
-                        faults.add(record, BadReason::Malformed, || "a quoted field is never closed".into());
-                    } else if fields != expected {
-                        faults.add(record, BadReason::Malformed, || format!("expected {expected} fields, found {fields}"));
+                    if !closed || fields != expected {
+                        faults.add_broken(record, &self.wanted, || {
+                            if closed { format!("expected {expected} fields, found {fields}") } else { "a quoted field is never closed".into() }
+                        });
+                        self.spans[base..].fill(Span { place: Place::Broken, ..EMPTY });
                     }
-                    self.records.push(Record { start: at, end: next });
+                    self.records.push(at..next);
                     at = next;
                 }
             }
         }
         let records = self.records.len();
-        let columns = (0..width).map(|slot| self.column(input, slot, &mut faults)).collect::<Result<Vec<_>>>()?;
-        let columns = faults.strip(columns, records)?;
-        let options = RecordBatchOptions::new().with_row_count(Some(faults.good(records)));
-        let rows = RecordBatch::try_new_with_options(Arc::clone(&self.wanted.schema), columns, &options)?;
-        let bad = faults.into_iter().map(|(record, fault)| {
-            let Record { start, end } = self.records[record];
-            BadRecord { record, offset: start, row: BadRow::new(fault.reason, fault.message, trimmed(&input[start..end])) }
-        });
-        Ok(Decoded { rows, bad: bad.collect(), records, consumed: at })
+        let mut columns = columns(self.wanted.decoded(), records, BytesAs::Hex, "CSV")?;
+        for (slot, column) in columns.iter_mut().enumerate() {
+            self.append(input, slot, column, &mut faults);
+        }
+        let arrays = columns.into_iter().map(Column::finish).collect::<Result<Vec<_>>>()?;
+        let raw = |record: usize| trimmed(&input[self.records[record].clone()]);
+        let rows = Rows::settle(&self.wanted, arrays, faults, records, raw)?;
+        Ok(rows.into_decoded(at, Framed::At(&self.records)))
     }
 }
 

@@ -8,11 +8,14 @@
 
 pub mod arrow;
 mod cells;
+mod column;
 mod conform;
 pub mod csv;
 pub mod infer;
 pub mod json;
 pub mod parquet;
+mod rows;
+mod times;
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +23,7 @@ mod tests;
 pub use cells::CellError;
 
 use ::arrow::array::RecordBatch;
-use ::arrow::datatypes::{Schema, SchemaRef};
+use ::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use std::sync::Arc;
 use tidegate_api::{BadRow, Error, Result};
 
@@ -34,21 +37,51 @@ pub struct Wanted {
     pub declared: SchemaRef,
     /// Those to decode, by index, ascending.
     pub columns: Vec<usize>,
-    /// Their schema.
+    /// The schema of what is made: those columns, and [`RESCUED`] if it is kept.
     pub schema: SchemaRef,
+    rescue: bool,
 }
+
+/// The column that keeps the text of a record in which something did not fit, under `onBadData = "rescue"`. Text that is not
+/// UTF-8 and messages of binary formats are kept as `base64:` and their bytes.
+pub const RESCUED: &str = "_rescued_data";
 
 impl Wanted {
     /// All columns of a schema.
     pub fn all(declared: SchemaRef) -> Self {
-        Wanted { columns: (0..declared.fields().len()).collect(), schema: Arc::clone(&declared), declared }
+        Wanted { columns: (0..declared.fields().len()).collect(), schema: Arc::clone(&declared), declared, rescue: false }
     }
 
     /// The columns that `keep` accepts, in the schema's order.
     pub fn some(declared: SchemaRef, keep: impl Fn(&str) -> bool) -> Self {
         let columns: Vec<usize> = (0..declared.fields().len()).filter(|index| keep(declared.field(*index).name())).collect();
         let fields: Vec<_> = columns.iter().map(|index| Arc::clone(&declared.fields()[*index])).collect();
-        Wanted { columns, schema: Arc::new(Schema::new(fields)), declared }
+        Wanted { columns, schema: Arc::new(Schema::new(fields)), declared, rescue: false }
+    }
+
+    /// Keeps a record in which something does not fit, with null for that; `read` says whether its text is wanted, which makes
+    /// [`RESCUED`] the last column. A record that lacks what the schema requires stays bad.
+    #[must_use]
+    pub fn rescuing(mut self, read: bool) -> Self {
+        self.rescue = true;
+        if read && !self.has_rescued() {
+            let rescued = Arc::new(Field::new(RESCUED, DataType::Utf8View, true));
+            self.schema = Arc::new(Schema::new(self.decoded().iter().cloned().chain([rescued]).collect::<Vec<_>>()));
+        }
+        self
+    }
+
+    /// The fields that are decoded.
+    pub(crate) fn decoded(&self) -> &[FieldRef] {
+        &self.schema.fields()[..self.columns.len()]
+    }
+
+    fn rescue(&self) -> bool {
+        self.rescue
+    }
+
+    fn has_rescued(&self) -> bool {
+        self.schema.fields().len() > self.columns.len()
     }
 }
 
@@ -70,6 +103,8 @@ pub struct Decoded {
     pub rows: RecordBatch,
     /// The bad ones, in order.
     pub bad: Vec<BadRecord>,
+    /// How many of the good ones have null for something that did not fit; see [`Wanted::rescuing`].
+    pub rescued: usize,
     /// How many records were taken, good and bad.
     pub records: usize,
     /// How many bytes of the input they cover.
@@ -102,6 +137,6 @@ fn byte_order_mark(input: &[u8], last: bool) -> Option<usize> {
 }
 
 /// A column that this format cannot hold.
-fn unsupported(format: &str, column: &str, data_type: &::arrow::datatypes::DataType) -> Error {
+fn unsupported(format: &str, column: &str, data_type: &DataType) -> Error {
     Error::config(format!("column `{column}`: {format} cannot hold the type `{}`", tidegate_api::types::name(data_type)))
 }

@@ -45,7 +45,7 @@ fn decode_all(decoder: &mut dyn Decoder, input: &[u8], step: usize, max_rows: us
         records += decoded.records;
         at += decoded.consumed;
     }
-    Decoded { rows: concat_batches(&schema, &batches).unwrap(), bad, records, consumed: at }
+    Decoded { rows: concat_batches(&schema, &batches).unwrap(), bad, rescued: 0, records, consumed: at }
 }
 
 fn csv(columns: &[(&str, &str)], text: &str) -> Decoded {
@@ -54,7 +54,7 @@ fn csv(columns: &[(&str, &str)], text: &str) -> Decoded {
 }
 
 fn json(columns: &[(&str, &str)], text: &str) -> Decoded {
-    let mut decoder = JsonDecoder::new(Wanted::all(schema(columns)));
+    let mut decoder = JsonDecoder::new(Wanted::all(schema(columns))).unwrap();
     decode_all(&mut decoder, text.as_bytes(), 1 << 20, 1 << 20)
 }
 
@@ -227,7 +227,7 @@ fn json_has_lists_structs_timestamps_and_decimals() {
 #[test]
 fn a_line_is_checked_even_if_nobody_reads_its_columns() {
     let declared = schema(&[("a", "string"), ("b", "int64")]);
-    let mut decoder = JsonDecoder::new(Wanted::some(Arc::clone(&declared), |_| false));
+    let mut decoder = JsonDecoder::new(Wanted::some(Arc::clone(&declared), |_| false)).unwrap();
     let decoded = decode_all(&mut decoder, b"{\"a\":\"x\"}\nbroken\n{}\n", 4, 2);
     assert_eq!((decoded.rows.num_rows(), decoded.rows.num_columns(), decoded.bad.len()), (2, 0, 1));
     let mut decoder = CsvDecoder::new(CsvFormat::default(), Wanted::some(declared, |_| false)).unwrap();
@@ -273,7 +273,7 @@ proptest! {
         encoder.write(&batch).unwrap();
         let text = encoder.finish().unwrap();
         prop_assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), rows.len());
-        let mut decoder = JsonDecoder::new(Wanted::all(made));
+        let mut decoder = JsonDecoder::new(Wanted::all(made)).unwrap();
         let decoded = decode_all(&mut decoder, &text, step, max_rows);
         prop_assert_eq!(&decoded.rows, &batch);
     }
@@ -287,7 +287,7 @@ proptest! {
         let declared = schema(&[("a", "string"), ("b", "int64")]);
         let format = CsvFormat { header: false, ..CsvFormat::default() };
         let make = || -> [Box<dyn Decoder>; 2] {
-            [Box::new(CsvDecoder::new(format.clone(), Wanted::all(Arc::clone(&declared))).unwrap()), Box::new(JsonDecoder::new(Wanted::all(Arc::clone(&declared))))]
+            [Box::new(CsvDecoder::new(format.clone(), Wanted::all(Arc::clone(&declared))).unwrap()), Box::new(JsonDecoder::new(Wanted::all(Arc::clone(&declared))).unwrap())]
         };
         for (mut whole, mut cut) in make().into_iter().zip(make()) {
             let whole = decode_all(whole.as_mut(), &input, 1000, 1000);

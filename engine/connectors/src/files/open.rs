@@ -142,7 +142,7 @@ impl OpenFile {
         let (format, compression) = form(config, path)?;
         let decoder: Box<dyn Decoder> = match format {
             Format::Csv => Box::new(CsvDecoder::new(config.csv.clone(), wanted.clone())?),
-            Format::Json => Box::new(JsonDecoder::new(wanted.clone())),
+            Format::Json => Box::new(JsonDecoder::new(wanted.clone())?),
             Format::Parquet => {
                 let file = ParquetFile::open(opened(path)?, Arc::clone(&wanted.schema), Place { group: at.major, row: at.minor })?;
                 return Ok(OpenFile::Parquet(Box::new(file)));
