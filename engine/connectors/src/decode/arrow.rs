@@ -1,11 +1,14 @@
 //! Arrow IPC, as a file or as a stream, batch by batch.
 
 use super::cells::CellError;
-use super::conform::{conform, engine_schema, places};
+use super::Wanted;
+use super::conform::{engine_schema, places, settle};
 use ::arrow::array::{ArrayRef, RecordBatch};
-use ::arrow::datatypes::{Schema, SchemaRef};
+use ::arrow::buffer::Buffer;
+use ::arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use ::arrow::error::ArrowError;
-use ::arrow::ipc::reader::{FileReader, StreamReader};
+use ::arrow::ipc::reader::{FileReader, StreamDecoder, StreamReader};
+use ::arrow::ipc::{Buffer as Place, Message, RecordBatch as Body, root_as_message};
 use std::io::{BufReader, Read, Seek};
 use tidegate_api::{Error, Result};
 
@@ -22,8 +25,10 @@ impl<T: Read + Seek + Send> Input for T {}
 pub struct Batch {
     /// Those that fit the schema.
     pub rows: RecordBatch,
-    /// Those that do not, by index among the rows read.
-    pub bad: Vec<(usize, CellError)>,
+    /// Those that do not, by index among the rows read, each with what is wrong and itself as JSON.
+    pub bad: Vec<(usize, CellError, Vec<u8>)>,
+    /// How many have null for something that did not fit.
+    pub rescued: usize,
     /// How many rows were read.
     pub records: usize,
     /// The record batch to go on with.
@@ -40,7 +45,7 @@ enum Batches {
 /// Reads one file or stream.
 pub struct ArrowInput {
     batches: Batches,
-    schema: SchemaRef,
+    wanted: Wanted,
     /// The wanted columns among those read.
     order: Vec<usize>,
     batch: u64,
@@ -53,7 +58,7 @@ fn fault(error: &ArrowError) -> Error {
 }
 
 /// Which columns are read, and where the wanted ones are among them.
-fn projection(wanted: &Schema, schema: &Schema) -> Result<(Vec<usize>, Vec<usize>)> {
+fn projection(wanted: &[FieldRef], schema: &Schema) -> Result<(Vec<usize>, Vec<usize>)> {
     let places = places(wanted, schema)?;
     let mut sorted = places.clone();
     sorted.sort_unstable();
@@ -78,14 +83,14 @@ pub fn stream_schema(input: Box<dyn Read + Send>) -> Result<SchemaRef> {
 }
 
 impl ArrowInput {
-    /// Opens a file for the columns of `schema`, at a row of a record batch. `schema_input` is the same file once more, to learn
+    /// Opens a file for the wanted columns, at a row of a record batch. `schema_input` is the same file once more, to learn
     /// its columns from.
     ///
     /// # Errors
     /// `External` if it is no Arrow file, `Config` if it lacks a column.
-    pub fn file(schema_input: Box<dyn Input>, input: Box<dyn Input>, schema: SchemaRef, batch: u64, row: u64) -> Result<Self> {
+    pub fn file(schema_input: Box<dyn Input>, input: Box<dyn Input>, wanted: Wanted, batch: u64, row: u64) -> Result<Self> {
         let own = FileReader::try_new_buffered(schema_input, None).map_err(|error| fault(&error))?.schema();
-        let (columns, order) = projection(&schema, &own)?;
+        let (columns, order) = projection(wanted.decoded(), &own)?;
         let mut reader = FileReader::try_new_buffered(input, Some(columns)).map_err(|error| fault(&error))?;
         let index = usize::try_from(batch).unwrap_or(usize::MAX);
         if index < reader.num_batches() {
@@ -94,23 +99,23 @@ impl ArrowInput {
             // At the end: read up the rest, which is nothing.
             reader.by_ref().for_each(drop);
         }
-        Ok(ArrowInput { batches: Batches::File(reader), schema, order, batch, row, current: None })
+        Ok(ArrowInput { batches: Batches::File(reader), wanted, order, batch, row, current: None })
     }
 
-    /// Opens a stream for the columns of `schema`, at a row of a record batch; what stands before is read and thrown away.
+    /// Opens a stream for the wanted columns, at a row of a record batch; what stands before is read and thrown away.
     ///
     /// # Errors
     /// `External` if it is no Arrow stream, `Config` if it lacks a column.
-    pub fn stream(input: Box<dyn Read + Send>, schema: SchemaRef, batch: u64, row: u64) -> Result<Self> {
+    pub fn stream(input: Box<dyn Read + Send>, wanted: Wanted, batch: u64, row: u64) -> Result<Self> {
         // A stream cannot be asked for its columns beforehand, so all are read.
         let mut reader = StreamReader::try_new_buffered(input, None).map_err(|error| fault(&error))?;
-        let order = places(&schema, &reader.schema())?;
+        let order = places(wanted.decoded(), &reader.schema())?;
         for _ in 0..batch {
             if let Some(Err(error)) = reader.next() {
                 return Err(fault(&error));
             }
         }
-        Ok(ArrowInput { batches: Batches::Stream(reader), schema, order, batch, row, current: None })
+        Ok(ArrowInput { batches: Batches::Stream(reader), wanted, order, batch, row, current: None })
     }
 
     /// The next rows, at most `max_rows`; `None` at the end.
@@ -137,14 +142,97 @@ impl ArrowInput {
         let from = self.row as usize;
         let taken = (batch.num_rows() - from).min(max_rows.max(1));
         let columns: Vec<ArrayRef> = self.order.iter().map(|index| batch.column(*index).slice(from, taken)).collect();
-        let (rows, bad) = conform(&self.schema, &columns, taken)?;
+        let rows = settle(&self.wanted, &columns, taken)?;
         self.current = Some(batch);
         self.row += taken as u64;
-        Ok(Some(Batch { rows, bad, records: taken, next_batch: self.batch, next_row: self.row }))
+        Ok(Some(Batch { rows: rows.batch, bad: rows.bad, rescued: rows.rescued, records: taken, next_batch: self.batch, next_row: self.row }))
     }
 }
 
 /// Whether something that begins like this is a file rather than a stream.
 pub fn is_file(beginning: &[u8]) -> bool {
     beginning.starts_with(FILE_MAGIC)
+}
+
+/// The most that a message may become when it is decompressed.
+const MOST_BYTES: i64 = 1 << 30;
+
+/// Reads an IPC stream that is a message: its schema and its batches.
+///
+/// # Errors
+/// `Data` if it is no stream, claims more than it holds, or becomes too large.
+pub(super) fn whole(payload: &[u8]) -> Result<(SchemaRef, Vec<RecordBatch>)> {
+    if is_file(payload) {
+        return Err(Error::data("an Arrow file, where a stream is expected"));
+    }
+    check(payload)?;
+    let mut decoder = StreamDecoder::new();
+    let mut rest = Buffer::from(payload);
+    let mut batches = Vec::new();
+    while !rest.is_empty() {
+        if let Some(batch) = decoder.decode(&mut rest).map_err(|error| broken(&error))? {
+            batches.push(batch);
+        }
+    }
+    decoder.finish().map_err(|error| broken(&error))?;
+    let schema = decoder.schema().ok_or_else(|| Error::data("an Arrow stream without a schema"))?;
+    Ok((schema, batches))
+}
+
+fn broken(error: &ArrowError) -> Error {
+    Error::data(format!("no Arrow stream: {error}"))
+}
+
+/// Looks at the lengths that a stream claims, before a reader believes them and makes room.
+fn check(payload: &[u8]) -> Result<()> {
+    let wrong = |what: &str| Err(Error::data(format!("no Arrow stream: {what}")));
+    let number = |bytes: &[u8]| bytes.first_chunk::<4>().map(|bytes| i32::from_le_bytes(*bytes));
+    let (mut rest, mut total) = (payload, 0i64);
+    while let Some(first) = number(rest) {
+        let (length, head) = if first == -1 { (number(&rest[4..]), 8) } else { (Some(first), 4) };
+        let Some(length) = length.and_then(|length| usize::try_from(length).ok()) else { return wrong("a message has an impossible length") };
+        if length == 0 {
+            return Ok(());
+        }
+        let Some(meta) = rest.get(head..).and_then(|rest| rest.get(..length)) else { return wrong("it ends within a message") };
+        let message = root_as_message(meta).map_err(|error| Error::data(format!("no Arrow stream: {error}")))?;
+        let behind = &rest[head + length..];
+        let Some(body) = usize::try_from(message.bodyLength()).ok().and_then(|length| behind.get(..length)) else {
+            return wrong("it ends within a message");
+        };
+        total = total.saturating_add(claimed(&message, body)?);
+        if total > MOST_BYTES {
+            return wrong("it becomes too large");
+        }
+        rest = &behind[body.len()..];
+    }
+    if rest.is_empty() { Ok(()) } else { wrong("it ends within a message") }
+}
+
+/// How many bytes the body of a message becomes, and whether it can have so many rows.
+fn claimed(message: &Message<'_>, body: &[u8]) -> Result<i64> {
+    let batch: Option<Body<'_>> = message.header_as_record_batch().or_else(|| message.header_as_dictionary_batch().and_then(|batch| batch.data()));
+    let Some(batch) = batch else { return Ok(0) };
+    let mut bytes = body.len() as i64;
+    if batch.compression().is_some() {
+        for place in batch.buffers().into_iter().flatten() {
+            bytes = bytes.saturating_add(decompressed(place, body));
+        }
+    }
+    // Rows of no bytes at all are possible, but nobody sends many.
+    if batch.length() > bytes.saturating_mul(8).max(1 << 16) {
+        return Err(Error::data("no Arrow stream: it claims more rows than its bytes can hold"));
+    }
+    Ok(bytes)
+}
+
+fn decompressed(place: &Place, body: &[u8]) -> i64 {
+    let start = usize::try_from(place.offset()).ok();
+    let claimed = start.and_then(|start| body.get(start..)).and_then(<[u8]>::first_chunk::<8>).map(|bytes| i64::from_le_bytes(*bytes));
+    match claimed {
+        // Not compressed after all.
+        Some(-1) | None => 0,
+        Some(claimed) if place.length() >= 8 => if claimed < 0 { i64::MAX } else { claimed },
+        Some(_) => 0,
+    }
 }

@@ -80,6 +80,11 @@ impl Faults {
         spared
     }
 
+    /// The records at fault, in order.
+    pub(super) fn records(&self) -> impl Iterator<Item = usize> {
+        self.0.keys().copied()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -104,14 +104,6 @@ pub(super) fn is_scalar(data_type: &DataType) -> bool {
     }
 }
 
-/// Whether a [`Column`] of this type can be made.
-pub(super) fn is_possible(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::List(item) => is_possible(item.data_type()),
-        DataType::Struct(fields) => fields.iter().all(|field| is_possible(field.data_type())),
-        other => is_scalar(other),
-    }
-}
 
 impl Column {
     /// A column for about so many rows. `format` is named if it cannot hold the type.

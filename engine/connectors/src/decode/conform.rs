@@ -1,10 +1,14 @@
 //! Batches that come typed, from Parquet or Arrow, under the declared schema: by name, cast where the types differ. A value that
 //! the declared type cannot hold makes its row bad.
 
-use super::cells::{CellError, Faults};
+use super::Wanted;
+use super::cells::Faults;
+use super::rows::Rows;
+use crate::encode::TextOptions;
+use crate::encode::json::RowWriter;
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
-use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use std::sync::Arc;
 use tidegate_api::nearest::hint;
 use tidegate_api::{BadReason, Error, Result, types};
@@ -36,7 +40,7 @@ pub(super) fn engine_schema(schema: &Schema) -> SchemaRef {
 ///
 /// # Errors
 /// `Config` for a column that the file lacks, or whose type cannot become the declared one.
-pub(super) fn places(wanted: &Schema, file: &Schema) -> Result<Vec<usize>> {
+pub(super) fn places(wanted: &[FieldRef], file: &Schema) -> Result<Vec<usize>> {
     let place = |field: &Arc<Field>| {
         let index = file.index_of(field.name()).map_err(|_| {
             let hint = hint(field.name(), file.fields().iter().map(|known| known.name().as_str()));
@@ -49,15 +53,15 @@ pub(super) fn places(wanted: &Schema, file: &Schema) -> Result<Vec<usize>> {
         }
         Ok(index)
     };
-    wanted.fields().iter().map(place).collect()
+    wanted.iter().map(place).collect()
 }
 
-/// The columns `columns` (one per field of `schema`) as that schema says; and what did not fit.
-pub(super) fn conform(schema: &SchemaRef, columns: &[ArrayRef], rows: usize) -> Result<(RecordBatch, Vec<(usize, CellError)>)> {
+/// The columns `columns` (one per field of `fields`) as those fields say; and what did not fit, which is null there.
+pub(super) fn conform(fields: &[FieldRef], columns: &[ArrayRef], rows: usize) -> Result<(Vec<ArrayRef>, Faults)> {
     let mut faults = Faults::default();
     let options = CastOptions { safe: true, ..CastOptions::default() };
     let mut made = Vec::with_capacity(columns.len());
-    for (field, column) in schema.fields().iter().zip(columns) {
+    for (field, column) in fields.iter().zip(columns) {
         let cast = if column.data_type() == field.data_type() {
             Arc::clone(column)
         } else {
@@ -69,19 +73,37 @@ pub(super) fn conform(schema: &SchemaRef, columns: &[ArrayRef], rows: usize) -> 
             for row in (0..rows).filter(|row| cast.is_null(*row)) {
                 if before.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
                     if !field.is_nullable() {
-                        faults.add(row, BadReason::MissingValue, || format!("column `{}`: a value is missing", field.name()));
+                        faults.add_fatal(row, BadReason::MissingValue, || format!("column `{}`: a value is missing", field.name()));
                     }
+                    continue;
+                }
+                let message = || format!("column `{}`: the value does not fit `{}`", field.name(), types::name(field.data_type()));
+                if field.is_nullable() {
+                    faults.add(row, BadReason::TypeMismatch, message);
                 } else {
-                    faults.add(row, BadReason::TypeMismatch, || {
-                        format!("column `{}`: the value does not fit `{}`", field.name(), types::name(field.data_type()))
-                    });
+                    faults.add_fatal(row, BadReason::TypeMismatch, message);
                 }
             }
         }
         made.push(cast);
     }
-    let columns = faults.strip(made, rows)?;
-    let options = RecordBatchOptions::new().with_row_count(Some(faults.good(rows)));
-    let batch = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?;
-    Ok((batch, faults.into_iter().collect()))
+    Ok((made, faults))
+}
+
+/// Takes the rows at fault out, or keeps them with null; each is shown as JSON, since such a file has no text to show.
+pub(super) fn settle(wanted: &Wanted, columns: &[ArrayRef], rows: usize) -> Result<Rows> {
+    let (made, faults) = conform(wanted.decoded(), columns, rows)?;
+    if faults.is_empty() {
+        return Rows::settle(wanted, made, faults, rows, |_| &[]);
+    }
+    let field = |(field, column): (&FieldRef, &ArrayRef)| Field::new(field.name(), column.data_type().clone(), true);
+    let schema = Schema::new(wanted.decoded().iter().zip(columns).map(field).collect::<Vec<_>>());
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    let before = RecordBatch::try_new_with_options(Arc::new(schema), columns.to_vec(), &options)?;
+    let mut texts = vec![Vec::new(); rows];
+    // A type without a text is shown by its error alone.
+    if let Ok(writer) = RowWriter::new(&before, TextOptions::default()) {
+        faults.records().for_each(|row| writer.write(row, &mut texts[row]));
+    }
+    Rows::settle(wanted, made, faults, rows, |row| &texts[row])
 }

@@ -6,7 +6,7 @@
 
 use super::cells::{Cell, Faults};
 use super::column::{BytesAs, Column, columns, is_scalar};
-use super::rows::{Framed, Rows};
+use super::rows::{Framed, Rows, RowsDecoder};
 use super::{Decoded, Decoder, MAX_RECORD, Wanted, byte_order_mark, unsupported};
 use arrow::datatypes::DataType;
 use std::ops::Range;
@@ -191,13 +191,14 @@ impl CsvDecoder {
         }
     }
 
-    fn append(&self, input: &[u8], slot: usize, column: &mut Column, faults: &mut Faults) {
+    /// Appends a column of every record; `text_of` is what the spans of a record refer to.
+    fn append<'a>(&'a self, text_of: impl Fn(usize) -> &'a [u8], slot: usize, column: &mut Column, faults: &mut Faults) {
         let width = self.wanted.decoded().len();
         let is_text = matches!(self.wanted.decoded()[slot].data_type(), DataType::Utf8View);
         let nulls: Vec<&[u8]> = self.format.null_values.iter().map(|value| value.as_bytes()).collect();
         let cell = |record: usize| {
             let span = self.spans[record * width + slot];
-            let bytes = if span.place == Place::Scratch { &self.scratch[span.start..span.end] } else { &input[span.start..span.end] };
+            let bytes = if span.place == Place::Scratch { &self.scratch[span.start..span.end] } else { &text_of(record)[span.start..span.end] };
             if span.place == Place::Broken {
                 Cell::Masked
             } else if (span.place == Place::Plain || !is_text) && nulls.contains(&bytes) {
@@ -207,6 +208,55 @@ impl CsvDecoder {
             }
         };
         column.append_cells(self.records.len(), cell, |record| record, faults);
+    }
+}
+
+/// Reads messages that are one record each.
+pub(super) struct CsvRows(CsvDecoder);
+
+impl CsvRows {
+    pub(super) fn new(format: CsvFormat, wanted: Wanted) -> Result<Self> {
+        let mut decoder = CsvDecoder::new(CsvFormat { header: false, ..format }, wanted)?;
+        decoder.begin(&[], true)?;
+        Ok(CsvRows(decoder))
+    }
+}
+
+impl RowsDecoder for CsvRows {
+    fn decode(&mut self, rows: &[&[u8]], columns: &mut [Column], faults: &mut Faults) -> Result<()> {
+        let decoder = &mut self.0;
+        let width = decoder.wanted.decoded().len();
+        decoder.records.clear();
+        decoder.scratch.clear();
+        decoder.spans.clear();
+        decoder.spans.resize(rows.len() * width, EMPTY);
+        let expected = decoder.slots.len();
+        for (record, row) in rows.iter().enumerate() {
+            decoder.records.push(0..row.len());
+            let wrong = match decoder.scan(row, 0, true, record * width) {
+                Scan::Record { closed: false, .. } => Some("a quoted field is never closed".to_string()),
+                Scan::Record { next, .. } if next < row.len() => Some("something follows the record".to_string()),
+                Scan::Record { fields, .. } if fields != expected => Some(format!("expected {expected} fields, found {fields}")),
+                Scan::Record { .. } => None,
+                Scan::Incomplete => Some("the record ends too early".to_string()),
+            };
+            if let Some(message) = wrong {
+                faults.add_broken(record, &decoder.wanted, || message);
+                decoder.spans[record * width..][..width].fill(Span { place: Place::Broken, ..EMPTY });
+            }
+        }
+        for (slot, column) in columns.iter_mut().enumerate() {
+            decoder.append(|record| rows[record], slot, column, faults);
+        }
+        Ok(())
+    }
+
+    fn columns(&self, rows: usize) -> Result<Vec<Column>> {
+        columns(self.0.wanted.decoded(), rows, BytesAs::Hex, "CSV")
+    }
+
+    fn wanted(&self) -> &Wanted {
+        &self.0.wanted
     }
 }
 
@@ -300,7 +350,7 @@ impl Decoder for CsvDecoder {
         let records = self.records.len();
         let mut columns = columns(self.wanted.decoded(), records, BytesAs::Hex, "CSV")?;
         for (slot, column) in columns.iter_mut().enumerate() {
-            self.append(input, slot, column, &mut faults);
+            self.append(|_| input, slot, column, &mut faults);
         }
         let arrays = columns.into_iter().map(Column::finish).collect::<Result<Vec<_>>>()?;
         let raw = |record: usize| trimmed(&input[self.records[record].clone()]);

@@ -7,20 +7,26 @@
 //! Parquet and Arrow files have an order of their own to be read in; [`parquet`] and [`arrow`] read them in place.
 
 pub mod arrow;
+pub mod avro;
 mod cells;
 mod column;
 mod conform;
 pub mod csv;
 pub mod infer;
 pub mod json;
+mod message;
 pub mod parquet;
+pub mod protobuf;
+pub mod raw;
 mod rows;
 mod times;
+mod typed;
 
 #[cfg(test)]
 mod tests;
 
 pub use cells::CellError;
+pub use message::{DecodedMessages, Header, Message, MessageDecoder, MessageFormat, Meta, Tombstones};
 
 use ::arrow::array::RecordBatch;
 use ::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};

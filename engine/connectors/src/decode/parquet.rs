@@ -1,7 +1,8 @@
 //! Parquet, row group by row group, only the wanted columns.
 
 use super::cells::CellError;
-use super::conform::{conform, engine_schema, places};
+use super::Wanted;
+use super::conform::{engine_schema, places, settle};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use parquet::arrow::ProjectionMask;
@@ -24,8 +25,10 @@ pub struct Place {
 pub struct Read {
     /// Those that fit the schema.
     pub rows: RecordBatch,
-    /// Those that do not, by index among the rows read.
-    pub bad: Vec<(usize, CellError)>,
+    /// Those that do not, by index among the rows read, each with what is wrong and itself as JSON.
+    pub bad: Vec<(usize, CellError, Vec<u8>)>,
+    /// How many have null for something that did not fit.
+    pub rescued: usize,
     /// How many rows were read.
     pub records: usize,
     /// The number, in the file, of the first.
@@ -38,7 +41,7 @@ pub struct Read {
 pub struct ParquetFile {
     file: File,
     metadata: ArrowReaderMetadata,
-    schema: SchemaRef,
+    wanted: Wanted,
     /// The wanted columns among those read, in the schema's order.
     order: Vec<usize>,
     mask: ProjectionMask,
@@ -79,20 +82,20 @@ pub fn schema_of(file: &File) -> Result<SchemaRef> {
 }
 
 impl ParquetFile {
-    /// Opens a file for the columns of `schema`, at a place.
+    /// Opens a file for the wanted columns, at a place.
     ///
     /// # Errors
     /// `External` if it is no Parquet file, `Config` if it lacks a column.
-    pub fn open(file: File, schema: SchemaRef, at: Place) -> Result<Self> {
+    pub fn open(file: File, wanted: Wanted, at: Place) -> Result<Self> {
         let metadata = load(&file)?;
-        let places = places(&schema, metadata.schema())?;
+        let places = places(wanted.decoded(), metadata.schema())?;
         let mask = ProjectionMask::roots(metadata.parquet_schema(), places.iter().copied());
         let mut sorted = places.clone();
         sorted.sort_unstable();
         let order = places.iter().map(|place| sorted.binary_search(place).unwrap_or_default()).collect();
         let group = usize::try_from(at.group).unwrap_or(usize::MAX).min(metadata.metadata().num_row_groups());
         let before = (0..group).map(|group| group_rows(&metadata, group)).sum();
-        Ok(ParquetFile { file, metadata, schema, order, mask, group, row: at.row, before, reader: None, pending: None })
+        Ok(ParquetFile { file, metadata, wanted, order, mask, group, row: at.row, before, reader: None, pending: None })
     }
 
     /// The next rows, at most `max_rows`; `None` at the end.
@@ -123,10 +126,10 @@ impl ParquetFile {
         }
         let batch = batch.slice(0, taken);
         let columns: Vec<ArrayRef> = self.order.iter().map(|index| Arc::clone(batch.column(*index))).collect();
-        let (rows, bad) = conform(&self.schema, &columns, taken)?;
+        let rows = settle(&self.wanted, &columns, taken)?;
         let first = self.before + self.row;
         self.row += taken as u64;
-        Ok(Some(Read { rows, bad, records: taken, first, next: Place { group: self.group as u64, row: self.row } }))
+        Ok(Some(Read { rows: rows.batch, bad: rows.bad, rescued: rows.rescued, records: taken, first, next: Place { group: self.group as u64, row: self.row } }))
     }
 
     /// The reader of the current row group, opened at the current row.

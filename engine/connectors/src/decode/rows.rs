@@ -28,7 +28,7 @@ pub(super) trait RowsDecoder: Send {
 pub(super) struct Rows {
     /// The good ones.
     pub(super) batch: RecordBatch,
-    /// The bad ones, by number, in order.
+    /// The bad ones, by number, in order, and their text.
     pub(super) bad: Vec<(usize, CellError, Vec<u8>)>,
     /// How many of the good ones were kept with null for what did not fit.
     pub(super) rescued: usize,

@@ -10,8 +10,13 @@ use tidegate_api::{Error, Result, types};
 
 /// Writes CSV.
 pub struct CsvEncoder {
-    written: Written,
+    rows: CsvRows,
     text: String,
+}
+
+/// Writes records.
+pub(super) struct CsvRows {
+    written: Written,
 }
 
 impl CsvEncoder {
@@ -29,7 +34,7 @@ impl CsvEncoder {
             }
             text.push('\n');
         }
-        Ok(CsvEncoder { written: Written::new(schema, options), text })
+        Ok(CsvEncoder { rows: CsvRows::new(schema, options)?, text })
     }
 }
 
@@ -68,31 +73,45 @@ fn push_text(out: &mut String, text: &str) {
     out.push('"');
 }
 
-impl Encoder for CsvEncoder {
-    fn write(&mut self, rows: &RecordBatch) -> Result<Vec<RowError>> {
+impl CsvRows {
+    /// # Errors
+    /// `Config` for a column that CSV cannot hold.
+    pub(super) fn new(schema: SchemaRef, options: TextOptions) -> Result<Self> {
+        check(&schema)?;
+        Ok(CsvRows { written: Written::new(schema, options) })
+    }
+
+    /// Appends records; `ended` is called behind each.
+    pub(super) fn write(&self, rows: &RecordBatch, text: &mut String, mut ended: impl FnMut(&mut String)) -> Result<Vec<RowError>> {
         let (rows, refused) = self.written.cast(rows)?;
         // A value without a text is a failure, never a text about the failure.
         let options = FormatOptions::new().with_display_error(false);
         let formatters = rows.columns().iter().map(|column| ArrayFormatter::try_new(column, &options)).collect::<Result<Vec<_>, _>>()?;
         for row in 0..rows.num_rows() {
             for (index, (column, formatter)) in rows.columns().iter().zip(&formatters).enumerate() {
-                push_separator(&mut self.text, index);
+                push_separator(text, index);
                 if column.is_null(row) {
                     // A line with nothing on it would be skipped by readers.
                     if rows.num_columns() == 1 && !matches!(column.data_type(), DataType::Utf8View) {
-                        self.text.push_str("\"\"");
+                        text.push_str("\"\"");
                     }
                     continue;
                 }
                 match column.data_type() {
-                    DataType::Utf8View => push_text(&mut self.text, column.as_string_view().value(row)),
-                    DataType::Utf8 => push_text(&mut self.text, column.as_string::<i32>().value(row)),
-                    _ => write!(self.text, "{}", formatter.value(row)).map_err(|_| Error::internal("a value cannot be written as text"))?,
+                    DataType::Utf8View => push_text(text, column.as_string_view().value(row)),
+                    DataType::Utf8 => push_text(text, column.as_string::<i32>().value(row)),
+                    _ => write!(text, "{}", formatter.value(row)).map_err(|_| Error::internal("a value cannot be written as text"))?,
                 }
             }
-            self.text.push('\n');
+            ended(text);
         }
         Ok(refused)
+    }
+}
+
+impl Encoder for CsvEncoder {
+    fn write(&mut self, rows: &RecordBatch) -> Result<Vec<RowError>> {
+        self.rows.write(rows, &mut self.text, |text| text.push('\n'))
     }
 
     fn take(&mut self) -> Result<Vec<u8>> {

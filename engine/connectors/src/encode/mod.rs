@@ -2,21 +2,30 @@
 //!
 //! Timestamps leave as ISO-8601 text in JSON and CSV, 64-bit integers as numbers, decimals as text; [`TextOptions`] says otherwise.
 
+mod arrow;
+mod avro;
 mod csv;
-mod json;
+pub(crate) mod json;
+mod messages;
 mod parquet;
+mod protobuf;
 mod range;
+mod values;
 
 #[cfg(test)]
 mod tests;
 
+pub use arrow::ArrowEncoder;
+pub use avro::{AvroEncoder, AvroHeader, AvroMessages};
 pub use csv::CsvEncoder;
 pub use json::JsonEncoder;
+pub use messages::{ArrowMessages, CsvMessages, Encoded, JsonMessages, MessageEncoder, RawMessages};
 pub use parquet::{Codec, ParquetEncoder};
+pub use protobuf::ProtobufMessages;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use ::arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use ::arrow::compute::cast;
+use ::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use std::sync::Arc;
 use tidegate_api::sink::RowError;
 use tidegate_api::{Error, Result};
@@ -49,6 +58,20 @@ pub struct TextOptions {
     pub epoch_ms: bool,
     /// 64-bit integers as text, for readers whose numbers are floats.
     pub int64_as_text: bool,
+}
+
+impl TextOptions {
+    fn form(self) -> range::Form {
+        if self.epoch_ms { range::Form::Millis } else { range::Form::Iso }
+    }
+}
+
+/// The rows that can be written, if not all can, and those that cannot.
+fn refused(rows: &RecordBatch, form: range::Form) -> Result<(Option<RecordBatch>, Vec<RowError>)> {
+    Ok(match range::refuse(rows, form)? {
+        None => (None, Vec::new()),
+        Some((rows, refused)) => (Some(rows), refused),
+    })
 }
 
 /// The type that a column is cast to before it is written as text.
@@ -85,11 +108,8 @@ impl Written {
 
     /// The rows as they are written, and those that cannot be.
     fn cast(&self, rows: &RecordBatch) -> Result<(RecordBatch, Vec<RowError>)> {
-        let form = if self.options.epoch_ms { range::Form::Millis } else { range::Form::Iso };
-        Ok(match range::refuse(rows, form)? {
-            None => (self.cast_all(rows)?, Vec::new()),
-            Some((rows, refused)) => (self.cast_all(&rows)?, refused),
-        })
+        let (kept, bad) = refused(rows, self.options.form())?;
+        Ok((self.cast_all(kept.as_ref().unwrap_or(rows))?, bad))
     }
 
     fn cast_all(&self, rows: &RecordBatch) -> Result<RecordBatch> {
@@ -110,7 +130,7 @@ impl Written {
 }
 
 fn cast_for_text(column: &ArrayRef, to: &DataType, options: TextOptions) -> Result<ArrayRef> {
-    use arrow::datatypes::TimeUnit;
+    use ::arrow::datatypes::TimeUnit;
     match column.data_type() {
         DataType::Timestamp(_, zone) if options.epoch_ms => {
             let millis = cast(column, &DataType::Timestamp(TimeUnit::Millisecond, zone.clone()))?;

@@ -2,11 +2,11 @@
 
 use super::*;
 use ::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use arrow::array::{
+use ::arrow::array::{
     BooleanArray, Date32Array, Decimal128Array, Float64Array, Int64Array, ListArray, StringViewArray, TimestampMillisecondArray,
     TimestampSecondArray, UInt64Array,
 };
-use arrow::datatypes::{Int32Type, TimeUnit};
+use ::arrow::datatypes::{Int32Type, TimeUnit};
 
 fn sample() -> RecordBatch {
     let columns: Vec<(&str, ArrayRef)> = vec![
@@ -37,7 +37,7 @@ fn json_keeps_integers_and_decimals_exact_and_writes_nulls() {
     let expected = concat!(
         r#"{"i":9007199254740993,"u":18446744073709551615,"d":"1.25","t":"2013-01-01T10:00:00","z":"2013-01-01T10:00:00Z","s":"a \"b\"\n","f":0.5,"b":true,"day":"1970-01-01"}"#,
         "\n",
-        r#"{"i":null,"u":0,"d":"-0.05","t":"1969-12-31T23:59:59.999","z":"1970-01-01T00:00:00Z","s":"","f":null,"b":false,"day":"1970-01-02"}"#,
+        r#"{"i":null,"u":0,"d":"-0.05","t":"1969-12-31T23:59:59.999","z":"1970-01-01T00:00:00Z","s":"","f":"NaN","b":false,"day":"1970-01-02"}"#,
         "\n"
     );
     assert_eq!(lines, expected);
@@ -143,8 +143,8 @@ fn times_that_have_no_text_refuse_their_row_alone() {
 
 #[test]
 fn every_type_of_time_is_checked_however_deep_it_lies() {
-    use arrow::array::{Date64Array, StructArray, Time32SecondArray, Time64NanosecondArray, TimestampMicrosecondArray};
-    use arrow::buffer::OffsetBuffer;
+    use ::arrow::array::{Date64Array, StructArray, Time32SecondArray, Time64NanosecondArray, TimestampMicrosecondArray};
+    use ::arrow::buffer::OffsetBuffer;
     let seconds = TimestampSecondArray::from(vec![0, i64::MAX, i64::MAX / 1_000 + 1, 5]);
     let item = Arc::new(Field::new("item", seconds.data_type().clone(), true));
     let list = ListArray::new(item, OffsetBuffer::from_lengths([1, 2, 0, 1]), Arc::new(seconds.clone()), None);

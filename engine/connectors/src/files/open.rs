@@ -12,7 +12,6 @@ use ::arrow::datatypes::SchemaRef;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::sync::Arc;
 use tidegate_api::{BadRow, Error, Ordinals, Position, Result, ResultExt};
 
 /// Where reading goes on: bytes and rows of a text, row group and row of Parquet, record batch and row of Arrow.
@@ -144,15 +143,15 @@ impl OpenFile {
             Format::Csv => Box::new(CsvDecoder::new(config.csv.clone(), wanted.clone())?),
             Format::Json => Box::new(JsonDecoder::new(wanted.clone())?),
             Format::Parquet => {
-                let file = ParquetFile::open(opened(path)?, Arc::clone(&wanted.schema), Place { group: at.major, row: at.minor })?;
+                let file = ParquetFile::open(opened(path)?, wanted.clone(), Place { group: at.major, row: at.minor })?;
                 return Ok(OpenFile::Parquet(Box::new(file)));
             }
             Format::Arrow => {
-                let schema = Arc::clone(&wanted.schema);
+                let wanted = wanted.clone();
                 let input = if is_arrow_file(path, compression)? {
-                    arrow::ArrowInput::file(Box::new(opened(path)?), Box::new(opened(path)?), schema, at.major, at.minor)?
+                    arrow::ArrowInput::file(Box::new(opened(path)?), Box::new(opened(path)?), wanted, at.major, at.minor)?
                 } else {
-                    arrow::ArrowInput::stream(compression.reader(opened(path)?).map_err(unreadable)?, schema, at.major, at.minor)?
+                    arrow::ArrowInput::stream(compression.reader(opened(path)?).map_err(unreadable)?, wanted, at.major, at.minor)?
                 };
                 return Ok(OpenFile::Arrow { input: Box::new(input), row: at.row });
             }
@@ -243,12 +242,12 @@ fn read_text(
     }
 }
 
-/// Rows that came typed; what did not fit is shown as the error alone, since such a file has no text to show.
-fn rows(batch: RecordBatch, bad: Vec<(usize, crate::decode::CellError)>, first: u64, records: usize, at: At, ordinals: bool) -> Rows {
-    let numbers: Vec<usize> = bad.iter().map(|(record, _)| *record).collect();
+/// Rows that came typed.
+fn rows(batch: RecordBatch, bad: Vec<(usize, crate::decode::CellError, Vec<u8>)>, first: u64, records: usize, at: At, ordinals: bool) -> Rows {
+    let numbers: Vec<usize> = bad.iter().map(|(record, _, _)| *record).collect();
     let bad = bad
         .into_iter()
-        .map(|(record, fault)| BadRow::new(fault.reason, fault.message, Vec::new()).at(format!("row {}", first + record as u64)));
+        .map(|(record, fault, raw)| BadRow::new(fault.reason, fault.message, raw).at(format!("row {}", first + record as u64)));
     let bad = bad.collect();
     Rows { rows: batch, bad, ordinals: numbered(first, records, &numbers, ordinals), at }
 }

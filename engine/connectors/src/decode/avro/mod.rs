@@ -1,0 +1,172 @@
+//! Avro: object container files, and values alone in a message, bare or behind the header of single-object encoding or of a
+//! schema registry.
+//!
+//! Read here rather than by a library: a message that is broken must cost itself alone, columns nobody reads are walked over
+//! without making them, and a count or length that a message claims is believed only as far as its bytes go.
+
+mod body;
+mod container;
+mod plan;
+mod schema;
+
+
+pub use container::{AvroContainer, infer};
+
+use super::Wanted;
+use super::cells::Faults;
+use super::column::{BytesAs, Column, columns};
+use super::rows::RowsDecoder;
+use arrow_avro::schema::{AvroSchema, Fingerprint, FingerprintAlgorithm};
+use body::Cursor;
+use plan::Plan;
+use schema::Schema;
+use std::collections::BTreeMap;
+use tidegate_api::{Error, Result};
+
+/// What stands before a value in a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AvroFraming {
+    /// Nothing.
+    #[default]
+    Bare,
+    /// Two bytes and the fingerprint of the schema: single-object encoding.
+    SingleObject,
+    /// A zero byte and the four bytes of a schema registry's id.
+    Registry,
+}
+
+/// How Avro messages are written.
+#[derive(Debug, Clone)]
+pub struct AvroFormat {
+    framing: AvroFraming,
+    /// Schemas by their id in a registry; without one there is one, of id 0.
+    schemas: BTreeMap<u32, String>,
+}
+
+impl AvroFormat {
+    /// Messages of one schema, given as JSON.
+    pub fn new(schema: impl Into<String>, framing: AvroFraming) -> Self {
+        AvroFormat { framing, schemas: BTreeMap::from([(0, schema.into())]) }
+    }
+
+    /// Messages of several schemas, each named by its id in a registry.
+    pub fn registry(schemas: impl IntoIterator<Item = (u32, String)>) -> Self {
+        AvroFormat { framing: AvroFraming::Registry, schemas: schemas.into_iter().collect() }
+    }
+}
+
+/// The columns that an Avro schema would have.
+///
+/// # Errors
+/// `Config` if it is no schema of a record, or has types that no column can hold.
+pub fn schema_of(json: &str) -> Result<arrow::datatypes::SchemaRef> {
+    Schema::parse(json)?.to_arrow()
+}
+
+struct Writer {
+    schema: Schema,
+    plan: Plan,
+    fingerprint: [u8; 8],
+}
+
+/// Reads messages.
+pub(super) struct AvroRows {
+    wanted: Wanted,
+    framing: AvroFraming,
+    writers: BTreeMap<u32, Writer>,
+}
+
+impl AvroRows {
+    pub(super) fn new(format: &AvroFormat, wanted: Wanted) -> Result<Self> {
+        columns(wanted.decoded(), 0, BytesAs::Base64, "Avro")?;
+        let mut writers = BTreeMap::new();
+        for (id, json) in &format.schemas {
+            let schema = Schema::parse(json)?;
+            let plan = Plan::of(&schema, &wanted)?;
+            let fingerprint = match format.framing {
+                AvroFraming::SingleObject => fingerprint(json)?,
+                AvroFraming::Bare | AvroFraming::Registry => [0; 8],
+            };
+            writers.insert(*id, Writer { schema, plan, fingerprint });
+        }
+        if writers.is_empty() {
+            return Err(Error::config("an Avro format without a schema"));
+        }
+        Ok(AvroRows { wanted, framing: format.framing, writers })
+    }
+
+    /// The schema of a message, and its value.
+    fn open<'m>(&self, message: &'m [u8]) -> Result<(&Writer, &'m [u8]), String> {
+        let only = || self.writers.values().next().ok_or_else(|| "there is no schema".to_string());
+        match self.framing {
+            AvroFraming::Bare => Ok((only()?, message)),
+            AvroFraming::SingleObject => {
+                let writer = only()?;
+                let Some((header, body)) = message.split_first_chunk::<10>() else { return Err("the message ends within its header".into()) };
+                if header[..2] != [0xC3, 0x01] {
+                    return Err("the message does not begin as single-object encoding does".into());
+                }
+                if header[2..] != writer.fingerprint {
+                    return Err("the message was written with another schema".into());
+                }
+                Ok((writer, body))
+            }
+            AvroFraming::Registry => {
+                let Some(([magic, id @ ..], body)) = message.split_first_chunk::<5>() else {
+                    return Err("the message ends within its header".into());
+                };
+                if *magic != 0 {
+                    return Err("the message does not begin with the zero of a schema registry".into());
+                }
+                let id = u32::from_be_bytes(*id);
+                match self.writers.get(&id) {
+                    Some(writer) => Ok((writer, body)),
+                    None => Err(format!("the message was written with schema {id}, which is not known")),
+                }
+            }
+        }
+    }
+
+    fn read(&self, message: &[u8], columns: &mut [Column], record: usize, faults: &mut Faults) -> Result<(), String> {
+        let (writer, body) = self.open(message)?;
+        let whole = |cursor: &Cursor<'_>| if cursor.is_empty() { Ok(()) } else { Err("something follows the value".to_string()) };
+        if self.wanted.rescue() {
+            // Nothing of a broken message may be kept, so all of it is read before any of it is.
+            let mut cursor = Cursor::new(body);
+            writer.plan.skip_record(&writer.schema, &mut cursor).map_err(|broken| broken.to_string())?;
+            whole(&cursor)?;
+        }
+        let mut cursor = Cursor::new(body);
+        writer.plan.read_record(&writer.schema, &mut cursor, columns, record, faults).map_err(|broken| broken.to_string())?;
+        whole(&cursor)
+    }
+}
+
+impl RowsDecoder for AvroRows {
+    fn decode(&mut self, rows: &[&[u8]], columns: &mut [Column], faults: &mut Faults) -> Result<()> {
+        for (record, row) in rows.iter().enumerate() {
+            if let Err(message) = self.read(row, columns, record, faults) {
+                faults.replace_broken(record, &self.wanted, message);
+                columns.iter_mut().for_each(|column| column.level(record + 1));
+            }
+        }
+        Ok(())
+    }
+
+    fn columns(&self, rows: usize) -> Result<Vec<Column>> {
+        columns(self.wanted.decoded(), rows, BytesAs::Base64, "Avro")
+    }
+
+    fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+}
+
+/// The bytes of a schema's fingerprint as single-object encoding has them.
+pub(crate) fn fingerprint(json: &str) -> Result<[u8; 8]> {
+    match AvroSchema::new(json.to_string()).fingerprint(FingerprintAlgorithm::Rabin) {
+        Ok(Fingerprint::Rabin(number)) => Ok(number.to_le_bytes()),
+        Ok(_) => Err(Error::internal("a Rabin fingerprint was asked for")),
+        Err(error) => Err(Error::config(format!("the Avro schema has no fingerprint: {error}"))),
+    }
+}

@@ -1,0 +1,209 @@
+//! Which column takes which value, settled once for a schema.
+
+use super::super::Wanted;
+use super::super::cells::Faults;
+use super::super::column::{Column, Data};
+use super::super::typed::Value;
+use super::body::{Broken, Cursor, Read};
+use super::schema::{Id, Logical, Schema, Type};
+use arrow::datatypes::{DataType, Field, FieldRef, i256};
+use tidegate_api::nearest::hint;
+use tidegate_api::{Error, Result, types};
+
+/// What becomes of a value.
+enum Step {
+    Skip(Id),
+    One(Id),
+    List(Box<Step>),
+    /// A map as a list of keys and values, which are the fields at these places.
+    Map(usize, usize, Box<Step>),
+    /// Fields in the order they are written, with the column that takes each.
+    Record(Vec<(Option<usize>, Step)>),
+    Union(Vec<Step>),
+}
+
+/// What becomes of a message.
+pub(super) struct Plan {
+    fields: Vec<(Option<usize>, Step)>,
+}
+
+impl Plan {
+    /// # Errors
+    /// `Config` for a wanted column that the schema lacks, or that cannot hold what it has.
+    pub(super) fn of(schema: &Schema, wanted: &Wanted) -> Result<Self> {
+        Ok(Plan { fields: fields(schema, schema.fields(), wanted.decoded(), "")? })
+    }
+
+    /// Appends a value to every column.
+    pub(super) fn read_record(
+        &self,
+        schema: &Schema,
+        cursor: &mut Cursor<'_>,
+        columns: &mut [Column],
+        record: usize,
+        faults: &mut Faults,
+    ) -> Read<()> {
+        read_fields(&self.fields, schema, cursor, columns, record, faults)
+    }
+
+    /// Walks over a message.
+    pub(super) fn skip_record(&self, schema: &Schema, cursor: &mut Cursor<'_>) -> Read<()> {
+        cursor.skip(schema, schema.root, 0)
+    }
+}
+
+/// Matches the fields of a record with columns, by name.
+fn fields(schema: &Schema, written: &[(String, Id)], wanted: &[FieldRef], path: &str) -> Result<Vec<(Option<usize>, Step)>> {
+    for field in wanted {
+        if !written.iter().any(|(name, _)| name == field.name()) {
+            let hint = hint(field.name(), written.iter().map(|(name, _)| name.as_str()));
+            return Err(Error::config(format!("the Avro schema has no field `{path}{}`{hint}", field.name())));
+        }
+    }
+    let place = |(name, id): &(String, Id)| {
+        Ok(match wanted.iter().position(|field| field.name() == name) {
+            Some(index) => (Some(index), step(schema, *id, &wanted[index], &format!("{path}{name}"))?),
+            None => (None, Step::Skip(*id)),
+        })
+    };
+    written.iter().map(place).collect()
+}
+
+fn step(schema: &Schema, id: Id, field: &Field, path: &str) -> Result<Step> {
+    let to = field.data_type();
+    let misfit = |what: &str| Error::config(format!("column `{path}`: the Avro schema has {what}, which cannot be read as `{}`", types::name(to)));
+    Ok(match &schema.types[id] {
+        Type::Union(branches) => Step::Union(branches.iter().map(|branch| step(schema, *branch, field, path)).collect::<Result<_>>()?),
+        Type::Null => Step::One(id),
+        Type::Array(item) => match to {
+            DataType::List(field) => Step::List(Box::new(step(schema, *item, field, &format!("{path}[]"))?)),
+            _ => return Err(misfit("an array")),
+        },
+        Type::Map(value) => match to {
+            DataType::List(field) => match field.data_type() {
+                DataType::Struct(entry) => match (entry.find("key"), entry.find("value")) {
+                    (Some((key, of)), Some((place, field))) if entry.len() == 2 && *of.data_type() == DataType::Utf8View => {
+                        Step::Map(key, place, Box::new(step(schema, *value, field, &format!("{path}[].value"))?))
+                    }
+                    _ => return Err(misfit("a map (read as `list<struct<key: string, value: …>>`)")),
+                },
+                _ => return Err(misfit("a map (read as `list<struct<key: string, value: …>>`)")),
+            },
+            _ => return Err(misfit("a map (read as `list<struct<key: string, value: …>>`)")),
+        },
+        Type::Record(written) => match to {
+            DataType::Struct(wanted) => Step::Record(fields(schema, written, wanted, &format!("{path}."))?),
+            _ => return Err(misfit("a record")),
+        },
+        scalar => match to {
+            DataType::List(_) | DataType::Struct(_) => return Err(misfit("a single value")),
+            DataType::Utf8View if !matches!(scalar, Type::String | Type::Enum(_)) => return Err(misfit("no text")),
+            _ => Step::One(id),
+        },
+    })
+}
+
+fn read_fields(
+    steps: &[(Option<usize>, Step)],
+    schema: &Schema,
+    cursor: &mut Cursor<'_>,
+    columns: &mut [Column],
+    record: usize,
+    faults: &mut Faults,
+) -> Read<()> {
+    for (index, step) in steps {
+        match (index, step) {
+            (Some(index), step) => read(step, schema, cursor, &mut columns[*index], record, faults)?,
+            (None, Step::Skip(id)) => cursor.skip(schema, *id, 1)?,
+            (None, _) => {}
+        }
+    }
+    Ok(())
+}
+
+fn read(step: &Step, schema: &Schema, cursor: &mut Cursor<'_>, column: &mut Column, record: usize, faults: &mut Faults) -> Read<()> {
+    match step {
+        Step::Skip(id) => cursor.skip(schema, *id, 1)?,
+        Step::One(id) => {
+            let value = scalar(&schema.types[*id], cursor)?;
+            column.append_value(value, record, faults);
+        }
+        Step::Union(steps) => {
+            let branch = cursor.index(steps.len())?;
+            read(&steps[branch], schema, cursor, column, record, faults)?;
+        }
+        Step::List(step) => {
+            if let Data::List { item, .. } = &mut column.data {
+                cursor.items(|cursor| read(step, schema, cursor, item, record, faults))?;
+            }
+            column.close();
+        }
+        Step::Map(key, place, step) => {
+            if let Data::List { item, .. } = &mut column.data {
+                cursor.items(|cursor| {
+                    if let Data::Struct(entry) = &mut item.data {
+                        entry[*key].append_value(Value::Text(cursor.bytes()?), record, faults);
+                        read(step, schema, cursor, &mut entry[*place], record, faults)?;
+                    }
+                    item.close();
+                    Ok(())
+                })?;
+            }
+            column.close();
+        }
+        Step::Record(steps) => {
+            if let Data::Struct(children) = &mut column.data {
+                read_fields(steps, schema, cursor, children, record, faults)?;
+            }
+            column.close();
+        }
+    }
+    Ok(())
+}
+
+/// A value that stands alone.
+#[inline]
+fn scalar<'v, 'c: 'v>(found: &'v Type, cursor: &mut Cursor<'c>) -> Read<Value<'v>> {
+    Ok(match found {
+        Type::Null => Value::Null,
+        Type::Boolean => Value::Bool(cursor.boolean()?),
+        Type::Int(logical) => {
+            let value = i64::from(cursor.int()?);
+            match logical {
+                Logical::Date => Value::Date(value),
+                Logical::Time(unit) => Value::Time(value, *unit),
+                _ => Value::Int(i128::from(value)),
+            }
+        }
+        Type::Long(logical) => {
+            let value = cursor.long()?;
+            match logical {
+                Logical::Time(unit) => Value::Time(value, *unit),
+                Logical::Timestamp(unit, _) => Value::Moment(value, *unit),
+                _ => Value::Int(i128::from(value)),
+            }
+        }
+        Type::Float => Value::Float(f64::from(f32::from_le_bytes(cursor.array()?))),
+        Type::Double => Value::Float(f64::from_le_bytes(cursor.array()?)),
+        Type::Bytes(logical) => with_logical(cursor.at(), cursor.bytes()?, *logical)?,
+        Type::Fixed(size, logical) => with_logical(cursor.at(), cursor.take(*size)?, *logical)?,
+        Type::String => Value::Text(cursor.bytes()?),
+        Type::Enum(symbols) => Value::Text(symbols[cursor.index(symbols.len())?].as_bytes()),
+        Type::Array(_) | Type::Map(_) | Type::Union(_) | Type::Record(_) => return cursor.fail("a value of the wrong kind"),
+    })
+}
+
+fn with_logical(at: usize, bytes: &[u8], logical: Logical) -> Read<Value<'_>> {
+    let Logical::Decimal { scale, .. } = logical else { return Ok(Value::Bytes(bytes)) };
+    // Leading bytes that only repeat the sign may be there in any number.
+    let negative = bytes.first().is_some_and(|byte| byte & 0x80 != 0);
+    let fill = if negative { 0xFF } else { 0 };
+    let mut whole = [fill; 32];
+    let (lead, low) = bytes.split_at(bytes.len().saturating_sub(32));
+    if lead.iter().any(|byte| *byte != fill) || (!lead.is_empty() && (low[0] ^ fill) & 0x80 != 0) {
+        return Err(Broken { at, what: "a decimal is longer than 256 bits" });
+    }
+    whole[32 - low.len()..].copy_from_slice(low);
+    Ok(Value::Decimal(i256::from_be_bytes(whole), i32::from(scale)))
+}
+
