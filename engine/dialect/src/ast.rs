@@ -23,11 +23,46 @@ pub(crate) enum ExprKind {
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     /// `value in [items]`
     In(Box<Expr>, Vec<Expr>),
+    /// `value in list`
+    InList(Box<Expr>, Box<Expr>),
+    /// `value in low..high`
+    InRange(Box<Expr>, Box<Expr>, Box<Expr>),
     /// `condition ? then : otherwise`
     If(Box<Expr>, Box<Expr>, Box<Expr>),
-    Member(Box<Expr>, String),
+    Member(Box<Expr>, Access, String),
     Index(Box<Expr>, Box<Expr>),
     Call(String, Vec<Expr>),
+    /// `[items]`
+    List(Vec<Expr>),
+    /// `{name: value}`
+    Object(Vec<(String, Expr)>),
+    /// `(a, b) -> body`, as an argument of a call only.
+    Lambda(Vec<String>, Box<Expr>),
+}
+
+/// How a member is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// `.`
+    Plain,
+    /// `?.`, which takes `null` itself too.
+    NullSafe,
+}
+
+#[cfg(test)]
+impl Expr {
+    /// The expressions directly below.
+    pub(crate) fn children(&self) -> Vec<&Expr> {
+        match &self.kind {
+            ExprKind::Null | ExprKind::Bool(_) | ExprKind::Literal(_) | ExprKind::Column(_) => Vec::new(),
+            ExprKind::Unary(_, a) | ExprKind::Member(a, ..) | ExprKind::Lambda(_, a) => vec![a],
+            ExprKind::Binary(_, a, b) | ExprKind::InList(a, b) | ExprKind::Index(a, b) => vec![a, b],
+            ExprKind::InRange(a, b, c) | ExprKind::If(a, b, c) => vec![a, b, c],
+            ExprKind::In(value, items) => std::iter::once(value.as_ref()).chain(items).collect(),
+            ExprKind::Call(_, items) | ExprKind::List(items) => items.iter().collect(),
+            ExprKind::Object(members) => members.iter().map(|(_, value)| value).collect(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

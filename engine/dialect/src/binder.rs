@@ -2,27 +2,42 @@
 
 mod arithmetic;
 mod compare;
+mod lambda;
+mod nested;
 
 use crate::Diagnostic;
 use crate::ast::{BinaryOp, Expr, ExprKind, UnaryOp};
-use crate::fold;
+use crate::fold::Folding;
 use crate::functions::{self, Args};
+use crate::host::Functions;
 use crate::lex::Token;
 use crate::node::{Kind, Node};
 use crate::types::{self, Class, class};
 use crate::value::Value;
 use arrow::datatypes::{DataType, Schema, TimeUnit};
+pub(crate) use compare::compare;
+use std::cell::RefCell;
 use std::ops::Range;
 use tidegate_api::{hidden, nearest};
 
+/// Parts that the type of a value may have: its lists, objects and members counted one by one.
+const MOST_PARTS: usize = 2_000;
+
+/// Levels of lists and objects in each other, as many as a type of the pipeline file may have.
+const MOST_NESTED: usize = 32;
+
 /// Types an expression against a schema.
-pub(crate) fn bind(text: &str, expr: &Expr, schema: &Schema) -> Result<Node, Diagnostic> {
-    Binder { text, schema }.expr(expr)
+pub(crate) fn bind(text: &str, expr: &Expr, schema: &Schema, functions: &Functions) -> Result<Node, Diagnostic> {
+    Binder { text, schema, functions, params: RefCell::new(Vec::new()), folding: Folding::new() }.expr(expr)
 }
 
 pub(crate) struct Binder<'a> {
     text: &'a str,
     schema: &'a Schema,
+    functions: &'a Functions,
+    /// The parameters of the lambdas around what is bound; each has the slot of its place here.
+    params: RefCell<Vec<(String, DataType)>>,
+    folding: Folding,
 }
 
 impl Binder<'_> {
@@ -53,6 +68,8 @@ impl Binder<'_> {
                 let items = items.iter().map(|item| self.expr(item)).collect::<Result<Vec<_>, _>>()?;
                 self.within(value, items, span)?
             }
+            ExprKind::InList(value, list) => self.in_list(self.expr(value)?, self.expr(list)?, span)?,
+            ExprKind::InRange(value, low, high) => self.in_range(self.expr(value)?, self.expr(low)?, self.expr(high)?, span)?,
             ExprKind::If(condition, then, otherwise) => {
                 let condition = self.condition(condition, "the condition of `?:`")?;
                 let (then, otherwise) = (self.expr(then)?, self.expr(otherwise)?);
@@ -61,23 +78,23 @@ impl Binder<'_> {
                 let certain = condition.as_literal().is_some_and(|value| !value.is_null()) || self.never_null(&condition);
                 Node::new(Kind::If(Box::new(condition), Box::new(then), Box::new(otherwise)), ty, span, !certain)
             }
-            ExprKind::Member(value, name) => self.member(self.expr(value)?, name, span)?,
-            ExprKind::Index(list, index) => {
-                let (list, index) = (self.expr(list)?, self.expr(index)?);
-                let (DataType::List(item) | DataType::LargeList(item)) = &list.ty else {
-                    return self.fail(&list.span, format!("{} has no elements, `[…]` reads a list", types::name(&list.ty)));
-                };
-                if !types::is_integer(&index.ty) {
-                    return self.fail(&index.span, format!("an index is an integer, not {}", types::name(&index.ty)));
-                }
-                let ty = item.data_type().clone();
-                let index = self.convert(index, &DataType::Int64);
-                let read = Node::new(Kind::Index(Box::new(list), Box::new(index)), ty.clone(), span, false);
-                self.as_view(read)
+            ExprKind::Member(value, access, name) => self.member(self.expr(value)?, *access, name, span)?,
+            ExprKind::Index(value, index) => self.index(self.expr(value)?, self.expr(index)?, span)?,
+            ExprKind::List(items) => {
+                let items = items.iter().map(|item| self.expr(item)).collect::<Result<Vec<_>, _>>()?;
+                self.list(items, span)?
             }
+            ExprKind::Object(members) => self.object(members, span)?,
+            ExprKind::Lambda(..) => return self.fail(&span, "a lambda stands only as an argument of a function such as `map`"),
             ExprKind::Call(name, args) => self.call(name, args, span)?,
         };
-        fold::fold(self.text, node)
+        if types::parts(&node.ty, MOST_PARTS) > MOST_PARTS {
+            return self.fail(&node.span, format!("the type of this has more than {MOST_PARTS} parts"));
+        }
+        if types::depth(&node.ty) > MOST_NESTED {
+            return self.fail(&node.span, format!("lists and objects stand in each other more than {MOST_NESTED} levels deep"));
+        }
+        self.folding.fold(self.text, node)
     }
 
     fn literal(&self, token: &Token, negative: bool, span: Range<usize>) -> Result<Node, Diagnostic> {
@@ -107,43 +124,23 @@ impl Binder<'_> {
     }
 
     fn column(&self, name: &str, span: Range<usize>) -> Result<Node, Diagnostic> {
+        let params = self.params.borrow();
+        if let Some((slot, (_, ty))) = params.iter().enumerate().rev().find(|(_, (known, _))| known == name) {
+            return Ok(Node::param(slot, ty.clone(), span));
+        }
         let Some((index, field)) = self.schema.column_with_name(name) else {
-            let known = self.schema.fields().iter().map(|field| field.name().as_str()).filter(|name| !hidden::is_hidden(name));
-            let hint = match functions::find(name) {
-                Some(function) => format!(", the function is written `{}`", function.signature),
+            let columns = self.schema.fields().iter().map(|field| field.name().as_str()).filter(|name| !hidden::is_hidden(name));
+            let known = columns.chain(params.iter().map(|(name, _)| name.as_str()).filter(|name| !name.is_empty()));
+            let hint = match self.functions.signature(name) {
+                Some(signature) => format!(", the function is written `{signature}`"),
                 None => nearest::hint(name, known),
             };
             return self.fail(&span, format!("unknown column `{name}`{hint}"));
         };
         let read = Node::new(Kind::Column { index, name: name.to_string() }, field.data_type().clone(), span, false);
-        Ok(self.as_view(read))
-    }
-
-    /// Text of every layout as `Utf8View`, the only one the evaluators know.
-    fn as_view(&self, node: Node) -> Node {
-        let text = match &node.ty {
-            DataType::Utf8 | DataType::LargeUtf8 => true,
-            DataType::Dictionary(_, values) => matches!(values.as_ref(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View),
-            _ => false,
-        };
-        if text { self.convert(node, &DataType::Utf8View) } else { node }
-    }
-
-    fn member(&self, value: Node, name: &str, span: Range<usize>) -> Result<Node, Diagnostic> {
-        let DataType::Struct(fields) = &value.ty else {
-            let whole = self.text[span.clone()].replace('`', "");
-            let hint = match self.schema.column_with_name(&whole) {
-                Some(_) => format!(", quote the column as `` `{whole}` ``"),
-                None => String::new(),
-            };
-            return self.fail(&span, format!("{} has no members{hint}", types::name(&value.ty)));
-        };
-        let Some((index, field)) = fields.find(name) else {
-            let known = fields.iter().map(|field| field.name().as_str());
-            return self.fail(&span, format!("unknown member `{name}`{}", nearest::hint(name, known)));
-        };
-        let ty = field.data_type().clone();
-        Ok(self.as_view(Node::new(Kind::Member(Box::new(value), index), ty, span, false)))
+        // The evaluators know one layout of text and of lists.
+        let ty = types::canonical(&read.ty);
+        Ok(self.convert(read, &ty))
     }
 
     fn binary(&self, op: BinaryOp, left: &Expr, right: &Expr, span: Range<usize>) -> Result<Node, Diagnostic> {
@@ -178,19 +175,32 @@ impl Binder<'_> {
 
     fn call(&self, name: &str, args: &[Expr], span: Range<usize>) -> Result<Node, Diagnostic> {
         let name_span = span.start..span.start + name.len();
-        let Some(function) = functions::find(name) else {
-            let hint = nearest::hint(name, functions::functions().iter().map(|function| function.name));
-            return self.fail(&name_span, format!("unknown function `{name}`{hint}"));
+        let (signature, (least, most)) = match (functions::find(name), self.functions.host(name)) {
+            (Some(function), _) => (function.signature, function.arity),
+            (None, Some(function)) => (function.signature(), function.arity()),
+            (None, None) => {
+                let hint = nearest::hint(name, self.functions.names());
+                return self.fail(&name_span, format!("unknown function `{name}`{hint}"));
+            }
         };
-        let (least, most) = function.arity;
         if args.len() < least || args.len() > most {
-            return self.fail(&span, format!("`{}` does not take {} argument{}", function.signature, args.len(), plural(args.len())));
+            return self.fail(&span, format!("`{signature}` does not take {} argument{}", args.len(), plural(args.len())));
+        }
+        if let Some(form) = lambda::form(name) {
+            return form(self, args, span);
+        }
+        if let Some(lambda) = args.iter().find(|arg| matches!(arg.kind, ExprKind::Lambda(..))) {
+            return self.fail(&lambda.span, format!("`{signature}` does not take a lambda"));
         }
         let mut nodes = Vec::with_capacity(args.len());
         for arg in args {
             nodes.push(self.expr(arg)?);
         }
-        (function.bind)(Args::new(self.text, function, span, nodes))
+        match (functions::find(name), self.functions.host(name)) {
+            (Some(function), _) => (function.bind)(Args::new(self.text, function, span, nodes)),
+            (None, Some(function)) => function.bind(self.text, span, nodes),
+            (None, None) => self.fail(&name_span, format!("unknown function `{name}`")),
+        }
     }
 
     /// The type all have in common.
@@ -217,6 +227,8 @@ impl Binder<'_> {
             Kind::IsNull(_) => true,
             Kind::Not(inner) => self.never_null(inner),
             Kind::And(a, b) | Kind::Or(a, b) => self.never_null(a) && self.never_null(b),
+            Kind::Coalesce(items) => items.last().is_some_and(|last| self.never_null(last)),
+            Kind::Literal(value) => !value.is_null(),
             _ => false,
         }
     }

@@ -6,22 +6,30 @@
 
 mod access;
 mod arithmetic;
+mod attempt;
 mod compare;
 mod control;
 mod convert;
+mod each;
+pub(crate) mod flat;
 mod operation;
+mod reduce;
+mod scope;
 mod sides;
 
-use crate::node::{Call, KernelFn, Kind, Node, Order};
+use crate::node::{Call, Each, Form, KernelFn, Kind, Leaf, Node, Order};
+use crate::types;
 use crate::value::{Value, build};
 use arrow::array::{Array, ArrayRef};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use attempt::{LetExpr, TryExpr};
 use datafusion_common::{Result, ScalarValue, exec_err};
 use datafusion_expr_common::columnar_value::ColumnarValue;
 use datafusion_expr_common::operator::Operator;
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::expressions::{BinaryExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, Literal, NotExpr};
+use datafusion_physical_expr::expressions::{BinaryExpr, InListExpr, IsNotNullExpr, IsNullExpr, Literal, NotExpr};
 use operation::{Body, Operation};
+use scope::Scope;
 use std::sync::Arc;
 
 type Physical = Arc<dyn PhysicalExpr>;
@@ -39,38 +47,32 @@ pub(crate) struct Plan {
 /// Translates `node`, whose columns are those of `schema`. Only the columns it reads are kept: where an operand is
 /// evaluated for some rows only, nothing else is selected.
 pub(crate) fn translate(node: &Node, schema: &Schema) -> Result<Plan> {
-    let mut columns = Vec::new();
-    let mut uses_now = false;
-    node.walk(&mut |node| match &node.kind {
-        Kind::Column { index, .. } if !columns.contains(index) => columns.push(*index),
-        Kind::Now => uses_now = true,
-        _ => {}
-    });
+    let leaves = node.leaves();
+    let mut columns: Vec<usize> =
+        leaves.iter().filter_map(|(leaf, _)| if let Leaf::Column(index) = leaf { Some(*index) } else { None }).collect();
     columns.sort_unstable();
-    let mut fields: Vec<Field> =
-        columns.iter().map(|index| Field::new(schema.field(*index).name(), schema.field(*index).data_type().clone(), true)).collect();
+    let uses_now = leaves.iter().any(|(leaf, _)| *leaf == Leaf::Now);
+    let mut kept: Vec<(Leaf, DataType)> =
+        columns.iter().map(|index| (Leaf::Column(*index), schema.field(*index).data_type().clone())).collect();
     if uses_now {
-        fields.push(Field::new("now()", DataType::Timestamp(TimeUnit::Microsecond, None), true));
+        kept.push((Leaf::Now, scope::now_type()));
     }
-    let schema = Arc::new(Schema::new(fields));
-    let expr = Translator { columns: &columns, schema: &schema }.expr(node)?;
-    Ok(Plan { expr, columns, schema, uses_now })
+    let scope = Scope::new(kept);
+    let expr = Translator { scope: &scope }.expr(node)?;
+    Ok(Plan { expr, columns, schema: scope.schema, uses_now })
 }
 
 struct Translator<'a> {
-    columns: &'a [usize],
-    schema: &'a SchemaRef,
+    scope: &'a Scope,
 }
 
 impl Translator<'_> {
     fn expr(&self, node: &Node) -> Result<Physical> {
         Ok(match &node.kind {
             Kind::Literal(value) => literal(value, &node.ty)?,
-            Kind::Column { index, name } => match self.columns.iter().position(|column| column == index) {
-                Some(position) => Arc::new(Column::new(name, position)),
-                None => return exec_err!("column `{name}` is not kept"),
-            },
-            Kind::Now => Arc::new(Column::new("now()", self.columns.len())),
+            Kind::Column { index, .. } => self.scope.read(Leaf::Column(*index))?,
+            Kind::Now => self.scope.read(Leaf::Now)?,
+            Kind::Param(slot) => self.scope.read(Leaf::Param(*slot))?,
             Kind::Convert(child) => self.strict("convert", convert::kernel(&child.ty, &node.ty), &[child], node)?,
             Kind::Negate(child) => self.strict("negate", arithmetic::negate(&node.ty), &[child], node)?,
             Kind::Not(child) => match &child.kind {
@@ -91,10 +93,10 @@ impl Translator<'_> {
             }
             Kind::In(Order::Same, value, items) => {
                 let list = items.iter().map(|item| self.expr(item)).collect::<Result<Vec<_>>>()?;
-                Arc::new(InListExpr::try_new(self.expr(value)?, list, false, self.schema)?)
+                Arc::new(InListExpr::try_new(self.expr(value)?, list, false, &self.scope.schema)?)
             }
             Kind::In(order, value, items) => {
-                let list = items.iter().filter_map(|item| Some((scalar(item.as_literal()?, &item.ty).ok()?, item.ty.clone()))).collect();
+                let list = items.iter().filter_map(|item| Some((item.as_literal()?, &item.ty)));
                 self.strict("in", compare::within(*order, &value.ty, list), &[value], node)?
             }
             Kind::IsNull(child) => Arc::new(IsNullExpr::new(self.expr(child)?)),
@@ -117,12 +119,46 @@ impl Translator<'_> {
                 let kernel = call.kernel.clone().unwrap_or_else(|| by_row(call, &node.ty));
                 self.strict(call.name, kernel, &args, node)?
             }
+            Kind::List(items) => self.whole("[]", access::list(&node.ty), items, node)?,
+            Kind::Object(members) => self.whole("{}", access::object(&node.ty), members, node)?,
+            Kind::Let(slot, value, body) => {
+                let (scope, captured) = self.scope.within(body, &[(*slot, value.ty.clone())])?;
+                let inner = Translator { scope: &scope }.expr(body)?;
+                Arc::new(LetExpr { value: self.expr(value)?, body: inner, scope, captured, ty: node.ty.clone() })
+            }
+            Kind::Each(lambda) => self.lambda(lambda, node)?,
+            Kind::Try(value) => Arc::new(TryExpr { value: self.expr(value)?, local: Arc::new(self.scope.localized(value)?) }),
         })
     }
 
     fn strict(&self, label: &'static str, kernel: KernelFn, args: &[&Node], node: &Node) -> Result<Physical> {
         let args = args.iter().map(|arg| self.expr(arg)).collect::<Result<Vec<_>>>()?;
         Ok(Arc::new(Operation::new(label, Body::Strict(kernel), args, node.ty.clone())))
+    }
+
+    /// As [`Translator::strict`], for a kernel that takes nulls as they come.
+    fn whole(&self, label: &'static str, kernel: KernelFn, args: &[Node], node: &Node) -> Result<Physical> {
+        let args = args.iter().map(|arg| self.expr(arg)).collect::<Result<Vec<_>>>()?;
+        Ok(Arc::new(Operation::new(label, Body::Whole(kernel), args, node.ty.clone())))
+    }
+
+    fn lambda(&self, lambda: &Each, node: &Node) -> Result<Physical> {
+        let slot = lambda.slot;
+        let item = |at: usize| lambda.args.get(at).and_then(|arg| types::item_of(&arg.ty)).cloned().unwrap_or(DataType::Null);
+        let params = match lambda.form {
+            Form::Reduce => vec![(slot, node.ty.clone()), (slot + 1, item(0))],
+            Form::Same => vec![(slot, item(0)), (slot + 1, item(1))],
+            Form::Map | Form::Filter | Form::Any | Form::All | Form::Position | Form::SortBy => {
+                let counted = lambda.body.leaves().iter().any(|(leaf, _)| *leaf == Leaf::Param(slot + 1));
+                let position = counted.then_some((slot + 1, DataType::Int64));
+                [(slot, item(0))].into_iter().chain(position).collect()
+            }
+        };
+        let (scope, captured) = self.scope.within(&lambda.body, &params)?;
+        let expr = Translator { scope: &scope }.expr(&lambda.body)?;
+        let body = each::Body { form: lambda.form, expr, scope, captured, ty: lambda.body.ty.clone() };
+        let args = lambda.args.iter().map(|arg| self.expr(arg)).collect::<Result<Vec<_>>>()?;
+        Ok(Arc::new(each::EachExpr { body: Arc::new(body), args, ty: node.ty.clone() }))
     }
 
     /// DataFusion's own `AND` and `OR`, unless the right side must not be seen by rows that the left decides.

@@ -59,6 +59,7 @@ fn json(value: &Value) -> Option<serde_json::Value> {
         Value::Text(text) => Some(text.clone().into()),
         Value::Bool(value) => Some((*value).into()),
         Value::Int(value) => i64::try_from(*value).map(Into::into).or_else(|_| u64::try_from(*value).map(Into::into)).ok(),
-        Value::Null | Value::Float(_) | Value::Decimal(_) | Value::Time(_) | Value::Bytes(_) | Value::Nested(_) => None,
+        Value::Null | Value::Float(_) | Value::Decimal(_) | Value::Time(_) | Value::Bytes(_) => None,
+        Value::List(_) | Value::Object(_) | Value::Nested(_) => None,
     }
 }

@@ -16,8 +16,16 @@ mod field_of;
 mod floor;
 mod is_null;
 mod length;
+pub(crate) mod list_kernels;
+mod list_lambda;
+mod list_make;
+pub(crate) mod list_order;
+mod list_parts;
+pub(crate) mod list_search;
+mod list_sum;
 mod lower;
 mod now;
+mod object_members;
 mod regex_extract;
 mod regex_match;
 mod replace;
@@ -62,6 +70,13 @@ static GROUPS: &[&[Function]] = &[
     &[split_part::FUNCTION, starts_with::FUNCTION, substring::FUNCTION, to_int::FUNCTION, to_number::FUNCTION, to_string::FUNCTION],
     &[trim::FUNCTION, upper::FUNCTION],
     field_of::FUNCTIONS,
+    list_lambda::FUNCTIONS,
+    list_make::FUNCTIONS,
+    list_order::FUNCTIONS,
+    list_parts::FUNCTIONS,
+    list_search::FUNCTIONS,
+    list_sum::FUNCTIONS,
+    object_members::FUNCTIONS,
 ];
 
 /// Every function, by name.

@@ -35,8 +35,10 @@ pub(crate) struct Spanned {
 }
 
 /// Longest first, so that `<=` is not read as `<` and `=`.
-const SYMBOLS: [&str; 24] =
-    ["==", "!=", "<=", ">=", "&&", "||", "??", "<", ">", "!", "+", "-", "*", "/", "%", "?", ":", "(", ")", "[", "]", ",", ".", "="];
+const SYMBOLS: [&str; 29] = [
+    "==", "!=", "<=", ">=", "&&", "||", "??", "?.", "->", "..", "{", "}", "<", ">", "!", "+", "-", "*", "/", "%", "?", ":", "(", ")", "[",
+    "]", ",", ".", "=",
+];
 
 /// All tokens of `text`, closed by [`Token::End`].
 pub(crate) fn tokens(text: &str) -> Result<Vec<Spanned>, Diagnostic> {

@@ -2,12 +2,12 @@
 //! it bit for bit, and a property test holds the two against each other.
 
 use crate::ast::Arithmetic;
-use crate::node::{Kind, Node, Order};
+use crate::node::{Each, Form, Kind, Node, Order};
 use crate::numbers;
 use crate::time::per_second;
 use crate::types::{self, compare_decimals, compare_floats, compare_integer_float, convert, integer_range, scale_of};
 use crate::value::Value;
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use std::cmp::Ordering;
 
@@ -19,30 +19,87 @@ pub(crate) struct Row<'a> {
     pub(crate) now: i64,
 }
 
-/// The value of an expression of literals.
-pub(crate) fn constant(node: &Node) -> Result<Value, String> {
-    eval(node, None)
+/// Steps that an evaluation may still take.
+pub(crate) struct Fuel(u64);
+
+impl Fuel {
+    pub(crate) fn new(steps: u64) -> Self {
+        Fuel(steps)
+    }
+
+    /// What is left; nothing means that the evaluation was given up.
+    pub(crate) fn left(&self) -> u64 {
+        self.0
+    }
+}
+
+/// What surrounds a part of an expression.
+struct Around<'a> {
+    row: Option<&'a Row<'a>>,
+    /// What lambdas and `Let` have put into slots, the innermost last.
+    slots: Vec<(usize, Value)>,
+    fuel: Option<&'a mut Fuel>,
+}
+
+impl Around<'_> {
+    fn slot(&self, slot: usize) -> Value {
+        self.slots.iter().rev().find(|(known, _)| *known == slot).map_or(Value::Null, |(_, value)| value.clone())
+    }
+
+    /// Evaluates with values in slots.
+    fn within(&mut self, node: &Node, slots: impl IntoIterator<Item = (usize, Value)>) -> Result<Value, String> {
+        let before = self.slots.len();
+        self.slots.extend(slots);
+        let value = eval(node, self);
+        self.slots.truncate(before);
+        value
+    }
+
+    /// Takes fuel for a step that handles a value; an error says that there is none left.
+    fn burn(&mut self, value: &Value) -> Result<(), String> {
+        let Some(fuel) = self.fuel.as_mut() else { return Ok(()) };
+        fuel.0 = fuel.0.saturating_sub(1 + weight(value));
+        if fuel.0 == 0 { Err("this takes too many steps to be a constant".to_string()) } else { Ok(()) }
+    }
+
+    fn exhausted(&self) -> bool {
+        self.fuel.as_ref().is_some_and(|fuel| fuel.0 == 0)
+    }
+}
+
+fn weight(value: &Value) -> u64 {
+    match value {
+        Value::Text(text) => text.len() as u64,
+        Value::Bytes(bytes) => bytes.len() as u64,
+        Value::List(items) | Value::Object(items) => items.iter().map(|item| 1 + weight(item)).sum(),
+        Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Decimal(_) | Value::Time(_) | Value::Nested(_) => 0,
+    }
+}
+
+/// The value of an expression that reads nothing around it.
+pub(crate) fn constant(node: &Node, fuel: &mut Fuel) -> Result<Value, String> {
+    eval(node, &mut Around { row: None, slots: Vec::new(), fuel: Some(fuel) })
 }
 
 /// The value of an expression for a row, or why the row is bad.
 pub(crate) fn evaluate(node: &Node, row: &Row<'_>) -> Result<Value, String> {
-    eval(node, Some(row))
+    eval(node, &mut Around { row: Some(row), slots: Vec::new(), fuel: None })
 }
 
-fn eval(node: &Node, row: Option<&Row<'_>>) -> Result<Value, String> {
-    let of = |child: &Node| eval(child, row);
+fn eval(node: &Node, around: &mut Around<'_>) -> Result<Value, String> {
+    let value = value(node, around)?;
+    around.burn(&value)?;
+    Ok(value)
+}
+
+fn value(node: &Node, around: &mut Around<'_>) -> Result<Value, String> {
+    let row = around.row;
+    let mut of = |child: &Node| eval(child, around);
     Ok(match &node.kind {
         Kind::Literal(value) => value.clone(),
         Kind::Column { index, .. } => row.map_or(Value::Null, |row| Value::read(row.batch.column(*index), row.index)),
         Kind::Now => row.map_or(Value::Null, |row| Value::Time(row.now)),
-        Kind::Convert(child) => {
-            let value = of(child)?;
-            match (&child.ty, value) {
-                // Text of any layout, dictionaries included, is one kind of value.
-                (DataType::Dictionary(..), Value::Nested(one)) => read_text(&one),
-                (from, value) => convert(value, from, &node.ty)?,
-            }
-        }
+        Kind::Convert(child) => convert(of(child)?, &child.ty, &node.ty)?,
         Kind::Negate(child) => match of(child)? {
             Value::Int(value) => in_range(-value, &node.ty)?,
             Value::Float(value) => Value::Float(-value),
@@ -117,20 +174,14 @@ fn eval(node: &Node, row: Option<&Row<'_>>) -> Result<Value, String> {
             Value::Null
         }
         Kind::Member(child, index) => match of(child)? {
-            Value::Nested(one) => Value::read(one.as_struct().column(*index), 0),
+            Value::Object(mut members) if *index < members.len() => members.swap_remove(*index),
             _ => Value::Null,
         },
         Kind::Index(list, index) => match (of(list)?, of(index)?) {
-            (Value::Nested(one), Value::Int(at)) => {
-                let items = match one.data_type() {
-                    DataType::LargeList(_) => one.as_list::<i64>().value(0),
-                    _ => one.as_list::<i32>().value(0),
-                };
-                match usize::try_from(at) {
-                    Ok(at) if at < items.len() => Value::read(&items, at),
-                    _ => Value::Null,
-                }
-            }
+            (Value::List(mut items), Value::Int(at)) => match usize::try_from(at) {
+                Ok(at) if at < items.len() => items.swap_remove(at),
+                _ => Value::Null,
+            },
             _ => Value::Null,
         },
         Kind::Call(call) => {
@@ -140,12 +191,84 @@ fn eval(node: &Node, row: Option<&Row<'_>>) -> Result<Value, String> {
             }
             if args.iter().any(Value::is_null) { Value::Null } else { (call.row)(&args)? }
         }
+        Kind::List(items) => Value::List(items.iter().map(of).collect::<Result<_, _>>()?),
+        Kind::Object(members) => Value::Object(members.iter().map(of).collect::<Result<_, _>>()?),
+        Kind::Param(slot) => around.slot(*slot),
+        Kind::Let(slot, value, body) => {
+            let value = of(value)?;
+            around.within(body, [(*slot, value)])?
+        }
+        Kind::Each(lambda) => each(lambda, around)?,
+        Kind::Try(child) => match of(child) {
+            Err(message) if around.exhausted() => return Err(message),
+            found => found.unwrap_or(Value::Null),
+        },
     })
 }
 
-fn read_text(one: &dyn Array) -> Value {
-    let text = arrow::compute::cast(one, &DataType::Utf8View).expect("dictionaries of text become text");
-    Value::read(&text, 0)
+/// A lambda over the elements of a list. Every element is evaluated, also behind the one that decides: a failing one makes
+/// its row bad.
+fn each(each: &Each, around: &mut Around<'_>) -> Result<Value, String> {
+    let (slot, body) = (each.slot, each.body.as_ref());
+    let mut args = Vec::with_capacity(each.args.len());
+    for arg in &each.args {
+        args.push(eval(arg, around)?);
+    }
+    let Value::List(items) = &args[0] else { return Ok(Value::Null) };
+    match (each.form, args.get(1)) {
+        (Form::Reduce, Some(start)) => {
+            let mut found = start.clone();
+            for item in items {
+                found = around.within(body, [(slot, found), (slot + 1, item.clone())])?;
+            }
+            return Ok(found);
+        }
+        (Form::Same, Some(Value::List(others))) => {
+            let mut same = items.len() == others.len();
+            if same {
+                for (item, other) in items.iter().zip(others) {
+                    let equal = around.within(body, [(slot, item.clone()), (slot + 1, other.clone())])?;
+                    same &= matches!(equal, Value::Bool(true));
+                }
+            }
+            return Ok(Value::Bool(same));
+        }
+        (Form::Reduce | Form::Same, _) => return Ok(Value::Null),
+        (Form::Map | Form::Filter | Form::Any | Form::All | Form::Position | Form::SortBy, _) => {}
+    }
+    let mut values = Vec::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        values.push(around.within(body, [(slot, item.clone()), (slot + 1, Value::Int(at as i128))])?);
+    }
+    let decided = |by: bool| match values.iter().any(|value| matches!(value, Value::Bool(value) if *value == by)) {
+        true => Value::Bool(by),
+        false if values.iter().any(Value::is_null) => Value::Null,
+        false => Value::Bool(!by),
+    };
+    Ok(match each.form {
+        Form::Filter => {
+            let kept = items.iter().zip(&values).filter(|(_, kept)| matches!(kept, Value::Bool(true)));
+            Value::List(kept.map(|(item, _)| item.clone()).collect())
+        }
+        Form::Any => decided(true),
+        Form::All => decided(false),
+        Form::Position => {
+            let first = values.iter().position(|value| matches!(value, Value::Bool(true)));
+            first.map_or(Value::Null, |at| Value::Int(at as i128))
+        }
+        Form::SortBy => {
+            let mut sorted: Vec<(&Value, &Value)> = values.iter().zip(items).collect();
+            sorted.sort_by(|(a, _), (b, _)| order_of_one_type(a, b));
+            Value::List(sorted.into_iter().map(|(_, item)| item.clone()).collect())
+        }
+        Form::Map | Form::Reduce | Form::Same => Value::List(values),
+    })
+}
+
+/// The order of two values of one type, nulls last.
+pub(crate) fn order_of_one_type(a: &Value, b: &Value) -> Ordering {
+    let same = DataType::Null;
+    compare(Order::Same, a, &same, b, &same).unwrap_or_else(|| a.is_null().cmp(&b.is_null()))
 }
 
 fn in_range(value: i128, ty: &DataType) -> Result<Value, String> {

@@ -3,9 +3,12 @@
 
 mod answers;
 mod differential;
+mod host;
+mod lists;
 mod manual;
 mod mistakes;
 mod plan;
+mod syntax;
 
 use crate::value::Value;
 use crate::{Compiled, Evaluated, bind};
@@ -60,6 +63,8 @@ fn show(value: &Value) -> String {
         Value::Text(value) => format!("'{value}'"),
         Value::Time(value) => format!("@{value}"),
         Value::Bytes(value) => format!("{value:?}"),
+        Value::List(items) => format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(", ")),
+        Value::Object(members) => format!("{{{}}}", members.iter().map(show).collect::<Vec<_>>().join(", ")),
         Value::Nested(value) => format!("{value:?}"),
     }
 }

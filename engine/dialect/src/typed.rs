@@ -2,6 +2,7 @@
 
 use crate::compile::{self, Plan};
 use crate::equals::{self, Equals};
+use crate::host::Functions;
 use crate::node::{Kind, Node};
 use crate::reference::{self, Row};
 use crate::value::{Value, build};
@@ -23,8 +24,12 @@ const SMALLEST_HALF: usize = 64;
 /// What is wrong and where: a syntax error, an unknown column or function, a wrong type or number of arguments, or a part
 /// that would fail for every row.
 pub fn bind(text: &str, schema: &SchemaRef) -> Result<Typed, Diagnostic> {
+    bind_with(text, schema, &Functions::standard())
+}
+
+pub(crate) fn bind_with(text: &str, schema: &SchemaRef, functions: &Functions) -> Result<Typed, Diagnostic> {
     let expr = parse::parse(text)?;
-    let node = binder::bind(text, &expr, schema)?;
+    let node = binder::bind(text, &expr, schema, functions)?;
     let mut columns = BTreeSet::new();
     let mut uses_now = false;
     node.walk(&mut |node| match &node.kind {

@@ -2,7 +2,7 @@
 
 use crate::time::{self, finer, per_second};
 use crate::value::Value;
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, Field, TimeUnit};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -44,6 +44,52 @@ pub(crate) fn class(data_type: &DataType) -> Class {
         DataType::Date64 | DataType::Time32(_) | DataType::Time64(_) => Class::Plain,
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Class::Plain,
         _ => Class::Other,
+    }
+}
+
+/// A type as the evaluators know it: text is `Utf8View`, a list of any layout is a `List`, a dictionary is its values, and every
+/// element and member may be null.
+pub(crate) fn canonical(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
+        DataType::Dictionary(_, values) => canonical(values),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => list_of(canonical(item.data_type())),
+        DataType::Struct(fields) => object_of(fields.iter().map(|field| (field.name().clone(), canonical(field.data_type()))).collect()),
+        other => other.clone(),
+    }
+}
+
+pub(crate) fn list_of(item: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(item, true)))
+}
+
+pub(crate) fn object_of(members: Vec<(String, DataType)>) -> DataType {
+    DataType::Struct(members.into_iter().map(|(name, ty)| Field::new(name, ty, true)).collect())
+}
+
+/// The type of a list's elements; `None` for what is no list.
+pub(crate) fn item_of(data_type: &DataType) -> Option<&DataType> {
+    if let DataType::List(item) = data_type { Some(item.data_type()) } else { None }
+}
+
+/// Counts the parts of a type, but not beyond `most`.
+pub(crate) fn parts(data_type: &DataType, most: usize) -> usize {
+    match data_type {
+        DataType::List(item) => 1 + parts(item.data_type(), most),
+        DataType::Struct(fields) => fields.iter().fold(1, |sum, field| match sum {
+            sum if sum > most => sum,
+            sum => sum + parts(field.data_type(), most - sum),
+        }),
+        _ => 1,
+    }
+}
+
+/// How deep lists and objects stand in each other.
+pub(crate) fn depth(data_type: &DataType) -> usize {
+    match data_type {
+        DataType::List(item) => 1 + depth(item.data_type()),
+        DataType::Struct(fields) => 1 + fields.iter().map(|field| depth(field.data_type())).max().unwrap_or(0),
+        _ => 0,
     }
 }
 
@@ -114,8 +160,23 @@ pub(crate) fn common(a: &DataType, b: &DataType) -> Option<DataType> {
             DataType::Timestamp(finer(u1, u2), zone)
         }
         (Class::Timestamp(unit, zone), Class::Date) | (Class::Date, Class::Timestamp(unit, zone)) => DataType::Timestamp(unit, zone),
-        _ => return None,
+        _ => return common_nested(a, b),
     })
+}
+
+/// Lists by their elements; objects with the same members in the same order, member by member.
+fn common_nested(a: &DataType, b: &DataType) -> Option<DataType> {
+    match (a, b) {
+        (DataType::List(a), DataType::List(b)) => Some(list_of(common(a.data_type(), b.data_type())?)),
+        (DataType::Struct(a), DataType::Struct(b)) if a.len() == b.len() => {
+            let both = a.iter().zip(b).map(|(a, b)| match a.name() == b.name() {
+                true => Some((a.name().clone(), common(a.data_type(), b.data_type())?)),
+                false => None,
+            });
+            Some(object_of(both.collect::<Option<Vec<_>>>()?))
+        }
+        _ => None,
+    }
 }
 
 fn is_numeric(class: &Class) -> bool {
@@ -141,7 +202,13 @@ pub(crate) fn conversion_can_fail(from: &DataType, to: &DataType) -> bool {
         (Class::Signed | Class::Unsigned, Class::Decimal(precision, scale)) => {
             decimal_of_integer(from).is_none_or(|(digits, _)| digits as i8 > precision as i8 - scale)
         }
-        _ => false,
+        _ => match (from, to) {
+            (DataType::List(from), DataType::List(to)) => conversion_can_fail(from.data_type(), to.data_type()),
+            (DataType::Struct(from), DataType::Struct(to)) => {
+                from.iter().zip(to).any(|(from, to)| conversion_can_fail(from.data_type(), to.data_type()))
+            }
+            _ => false,
+        },
     }
 }
 
@@ -169,6 +236,19 @@ pub(crate) fn fits(unscaled: i128, precision: u8) -> Option<i128> {
 /// Converts a value as the promotion rules ask.
 pub(crate) fn convert(value: Value, from: &DataType, to: &DataType) -> Result<Value, String> {
     let too_large = || format!("value does not fit in {}", name(to));
+    let value = match (value, from, to) {
+        (Value::List(items), DataType::List(from) | DataType::LargeList(from) | DataType::FixedSizeList(from, _), DataType::List(to)) => {
+            let items = items.into_iter().map(|item| convert(item, from.data_type(), to.data_type()));
+            return Ok(Value::List(items.collect::<Result<_, _>>()?));
+        }
+        (Value::Object(members), DataType::Struct(from), DataType::Struct(to)) => {
+            let both = members.into_iter().zip(from.iter().zip(to));
+            let members = both.map(|(member, (from, to))| convert(member, from.data_type(), to.data_type()));
+            return Ok(Value::Object(members.collect::<Result<_, _>>()?));
+        }
+        (value, DataType::Dictionary(_, values), to) => return convert(value, values, to),
+        (value, _, _) => value,
+    };
     Ok(match (value, class(to)) {
         (Value::Null, _) => Value::Null,
         (Value::Int(value), Class::Signed | Class::Unsigned) => {
@@ -278,6 +358,12 @@ mod tests {
             Timestamp(TimeUnit::Second, None),
             Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
             Timestamp(TimeUnit::Millisecond, Some("Europe/Berlin".into())),
+            list_of(Null),
+            list_of(Int64),
+            list_of(list_of(Float64)),
+            object_of(vec![("a".into(), Int64), ("b".into(), Utf8View)]),
+            object_of(vec![("b".into(), Utf8View), ("a".into(), Int64)]),
+            object_of(vec![("a".into(), Decimal128(5, 1)), ("b".into(), Null)]),
         ];
         for a in &types {
             for b in &types {
@@ -287,5 +373,8 @@ mod tests {
         assert_eq!(common(&Int64, &Decimal128(10, 2)), Some(Decimal128(21, 2)));
         assert_eq!(common(&Int64, &UInt64), Some(Decimal128(20, 0)));
         assert_eq!(common(&Int64, &Utf8), None);
+        assert_eq!(common(&list_of(Int64), &list_of(Float64)), Some(list_of(Float64)));
+        assert_eq!(common(&list_of(Int64), &list_of(Utf8View)), None);
+        assert_eq!(common(&types[20], &types[22]), Some(object_of(vec![("a".into(), Decimal128(20, 1)), ("b".into(), Utf8View)])));
     }
 }

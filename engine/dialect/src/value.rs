@@ -1,37 +1,50 @@
-//! One value of one row, for the reference evaluator and for literals.
+//! One value of one row, for the reference evaluator, for literals and for a host's own functions.
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BinaryViewArray, BooleanArray, Decimal128Array, LargeBinaryArray, NullArray, PrimitiveArray,
-    StringViewArray, new_null_array,
+    Array, ArrayRef, AsArray, BinaryArray, BinaryViewArray, BooleanArray, Decimal128Array, LargeBinaryArray, ListArray, NullArray,
+    PrimitiveArray, StringViewArray, StructArray, downcast_dictionary_array, new_null_array,
 };
+use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::concat;
 use arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Date32Type, Date64Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, DataType, Date32Type, Date64Type, Decimal128Type, FieldRef, Fields, Float32Type, Float64Type, Int8Type, Int16Type,
+    Int32Type, Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type,
 };
 use std::sync::Arc;
 
 /// A value; its type stands beside it, in the typed expression.
 #[derive(Debug, Clone)]
-pub(crate) enum Value {
+#[non_exhaustive]
+pub enum Value {
+    /// No value.
     Null,
+    /// Of type bool.
     Bool(bool),
     /// Every integer type, exact.
     Int(i128),
+    /// Both float types.
     Float(f64),
     /// The unscaled digits; the scale is the type's.
     Decimal(i128),
+    /// Text of every layout.
     Text(String),
     /// A timestamp, date or time of day, in the ticks of its type.
     Time(i64),
+    /// Binary of every layout.
     Bytes(Vec<u8>),
-    /// A value of any other type, such as a list or a struct: an array of one row.
+    /// The elements of a list.
+    List(Vec<Value>),
+    /// The members of an object (a struct), in the order of its type.
+    Object(Vec<Value>),
+    /// A value of any other type, such as a map: an array of one row.
     Nested(ArrayRef),
 }
 
 impl Value {
-    pub(crate) fn is_null(&self) -> bool {
+    /// Whether it is [`Value::Null`].
+    pub fn is_null(&self) -> bool {
         matches!(self, Value::Null)
     }
 
@@ -73,9 +86,24 @@ impl Value {
             DataType::Timestamp(TimeUnit::Millisecond, _) => Value::Time(native::<TimestampMillisecondType>(array, row)),
             DataType::Timestamp(TimeUnit::Microsecond, _) => Value::Time(native::<TimestampMicrosecondType>(array, row)),
             DataType::Timestamp(TimeUnit::Nanosecond, _) => Value::Time(native::<TimestampNanosecondType>(array, row)),
+            DataType::List(_) => elements(&array.as_list::<i32>().value(row)),
+            DataType::LargeList(_) => elements(&array.as_list::<i64>().value(row)),
+            DataType::FixedSizeList(..) => elements(&array.as_fixed_size_list().value(row)),
+            DataType::Struct(_) => Value::Object(array.as_struct().columns().iter().map(|column| Value::read(column, row)).collect()),
+            DataType::Dictionary(..) => {
+                // A dictionary is its values; a key that is not null may still stand for a null.
+                downcast_dictionary_array!(
+                    array => array.key(row).map_or(Value::Null, |key| Value::read(array.values(), key)),
+                    _ => Value::Null
+                )
+            }
             _ => Value::Nested(array.slice(row, 1)),
         }
     }
+}
+
+fn elements(array: &dyn Array) -> Value {
+    Value::List((0..array.len()).map(|at| Value::read(array, at)).collect())
 }
 
 /// An array of `data_type` with these values, which are of that type.
@@ -123,7 +151,32 @@ pub(crate) fn build(data_type: &DataType, values: &[Value]) -> ArrayRef {
         DataType::Timestamp(TimeUnit::Millisecond, _) => times::<TimestampMillisecondType>(values, data_type),
         DataType::Timestamp(TimeUnit::Microsecond, _) => times::<TimestampMicrosecondType>(values, data_type),
         DataType::Timestamp(TimeUnit::Nanosecond, _) => times::<TimestampNanosecondType>(values, data_type),
+        DataType::List(item) => lists(item, values),
+        DataType::Struct(fields) => objects(fields, values),
         _ => nested(data_type, values),
+    }
+}
+
+/// Lists of `item`, whose elements are one array.
+fn lists(item: &FieldRef, values: &[Value]) -> ArrayRef {
+    let lengths = values.iter().map(|value| value.list().len());
+    let elements: Vec<Value> = values.iter().flat_map(Value::list).cloned().collect();
+    let nulls = NullBuffer::from_iter(values.iter().map(|value| !value.is_null()));
+    let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
+    Arc::new(ListArray::new(Arc::clone(item), OffsetBuffer::from_lengths(lengths), build(item.data_type(), &elements), nulls))
+}
+
+fn objects(fields: &Fields, values: &[Value]) -> ArrayRef {
+    let nulls = NullBuffer::from_iter(values.iter().map(|value| !value.is_null()));
+    let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
+    let column = |(at, field): (usize, &FieldRef)| {
+        let members: Vec<Value> = values.iter().map(|value| value.object().get(at).cloned().unwrap_or(Value::Null)).collect();
+        build(field.data_type(), &members)
+    };
+    let columns = fields.iter().enumerate().map(column).collect();
+    match StructArray::try_new_with_length(fields.clone(), columns, nulls, values.len()) {
+        Ok(array) => Arc::new(array),
+        Err(_) => new_null_array(&DataType::Struct(fields.clone()), values.len()),
     }
 }
 
@@ -169,6 +222,14 @@ impl Value {
             Value::Time(value) => i128::from(*value),
             _ => 0,
         }
+    }
+
+    pub(crate) fn list(&self) -> &[Value] {
+        if let Value::List(items) = self { items } else { &[] }
+    }
+
+    pub(crate) fn object(&self) -> &[Value] {
+        if let Value::Object(members) = self { members } else { &[] }
     }
 
     pub(crate) fn float(&self) -> f64 {

@@ -1,10 +1,12 @@
 //! Members of structs and elements of lists over whole batches.
 
+use super::flat::lists;
 use super::sides::longs;
 use crate::node::KernelFn;
-use arrow::array::{Array, ArrayRef, AsArray, OffsetSizeTrait, UInt64Array, make_array, new_null_array};
-use arrow::buffer::NullBuffer;
-use arrow::compute::take;
+use crate::types::item_of;
+use arrow::array::{Array, ArrayRef, AsArray, OffsetSizeTrait, StructArray, UInt64Array, make_array, new_empty_array, new_null_array};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::compute::{interleave, take};
 use arrow::datatypes::DataType;
 use datafusion_common::exec_err;
 use datafusion_expr_common::columnar_value::ColumnarValue;
@@ -17,13 +19,49 @@ pub(super) fn member(index: usize) -> KernelFn {
         let Some(structs) = structs.as_struct_opt() else {
             return exec_err!("expected a struct");
         };
-        let column = structs.column(index);
-        if *column.data_type() == DataType::Null || structs.null_count() == 0 {
-            return Ok(ColumnarValue::Array(Arc::clone(column)));
-        }
-        let nulls = NullBuffer::union(structs.nulls(), column.nulls());
-        let data = column.to_data().into_builder().nulls(nulls).build()?;
-        Ok(ColumnarValue::Array(make_array(data)))
+        Ok(ColumnarValue::Array(member_of(structs, index)?))
+    })
+}
+
+/// A member's column, null where the struct is.
+pub(super) fn member_of(structs: &StructArray, index: usize) -> datafusion_common::Result<ArrayRef> {
+    let column = structs.column(index);
+    if *column.data_type() == DataType::Null || structs.null_count() == 0 {
+        return Ok(Arc::clone(column));
+    }
+    let nulls = NullBuffer::union(structs.nulls(), column.nulls());
+    let data = column.to_data().into_builder().nulls(nulls).build()?;
+    Ok(make_array(data))
+}
+
+/// `[a, b]`: the values of each row, one after the other.
+pub(super) fn list(ty: &DataType) -> KernelFn {
+    let ty = ty.clone();
+    Arc::new(move |args, rows| {
+        let columns = args.iter().map(|arg| arg.to_array(rows)).collect::<datafusion_common::Result<Vec<_>>>()?;
+        let columns: Vec<&dyn Array> = columns.iter().map(|column| column.as_ref()).collect();
+        let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(args.len(), rows));
+        let places: Vec<(usize, usize)> = (0..rows).flat_map(|row| (0..columns.len()).map(move |column| (column, row))).collect();
+        let elements = match (columns.as_slice(), item_of(&ty)) {
+            ([], Some(item)) => new_empty_array(item),
+            (_, None) => return exec_err!("expected a list type, found {ty}"),
+            // Arrow joins no columns of nulls.
+            (_, Some(DataType::Null)) => new_null_array(&DataType::Null, places.len()),
+            (columns, Some(_)) => interleave(columns, &places)?,
+        };
+        Ok(ColumnarValue::Array(lists(offsets, elements, None, &ty)?))
+    })
+}
+
+/// `{a: 1}`
+pub(super) fn object(ty: &DataType) -> KernelFn {
+    let ty = ty.clone();
+    Arc::new(move |args, rows| {
+        let columns = args.iter().map(|arg| arg.to_array(rows)).collect::<datafusion_common::Result<Vec<_>>>()?;
+        let DataType::Struct(fields) = &ty else {
+            return exec_err!("expected a struct type, found {ty}");
+        };
+        Ok(ColumnarValue::Array(Arc::new(StructArray::try_new_with_length(fields.clone(), columns, None, rows)?)))
     })
 }
 

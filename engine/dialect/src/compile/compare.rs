@@ -4,14 +4,16 @@ use super::sides::{Side, Wide, both_nulls, decimals, floats, longs, nulls};
 use crate::ast::Compare;
 use crate::node::{KernelFn, Order};
 use crate::reference::nanos_per_tick;
-use crate::types::{compare_decimals, compare_integer_float, scale_of};
+use crate::types::{compare_decimals, compare_integer_float, scale_of, ten};
+use crate::value::Value;
 use arrow::array::BooleanArray;
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::DataType;
-use datafusion_common::{Result, ScalarValue, exec_err};
+use datafusion_common::{Result, exec_err};
 use datafusion_expr_common::columnar_value::ColumnarValue;
 use datafusion_expr_common::operator::Operator;
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// DataFusion's operator for a comparison.
@@ -84,17 +86,64 @@ pub(super) fn kernel(op: Compare, order: Order, left_type: &DataType, right_type
     Arc::new(move |args, rows| answer(pair.test(op, &args[0], &args[1], rows)?, both_nulls(args)))
 }
 
-/// `in` a list of literals.
-pub(super) fn within(order: Order, value_type: &DataType, items: Vec<(ScalarValue, DataType)>) -> KernelFn {
-    let items: Vec<(ColumnarValue, Pair)> =
-        items.into_iter().map(|(item, ty)| (ColumnarValue::Scalar(item), Pair::of(order, value_type, &ty))).collect();
-    Arc::new(move |args, rows| {
-        let mut found = BooleanBuffer::new_unset(rows);
-        for (item, pair) in &items {
-            found = &found | &pair.test(Compare::Equal, &args[0], item, rows)?;
+/// `in` a list of literals, by their hashes. Every literal becomes a value of the tested type; one that is none of its values
+/// equals none.
+pub(super) fn within<'a>(order: Order, value_type: &DataType, items: impl Iterator<Item = (&'a Value, &'a DataType)>) -> KernelFn {
+    let integer = move |item: &Value| match item {
+        Value::Float(float) if float.trunc() == *float && float.abs() < 2e19 => Some(*float as i128),
+        Value::Int(value) => Some(*value),
+        _ => None,
+    };
+    match order {
+        Order::Floats => {
+            let known: HashSet<u64> = items.map(|(item, _)| float_key(item.float())).collect();
+            Arc::new(move |args, rows| {
+                let values = floats(&args[0])?;
+                let found = BooleanBuffer::collect_bool(rows, |row| known.contains(&float_key(values.get(row))));
+                answer(found, nulls(&args[0]).cloned())
+            })
         }
-        answer(found, nulls(&args[0]).cloned())
-    })
+        Order::Decimals => {
+            let scale = scale_of(value_type);
+            let rescaled = |(item, ty): (&Value, &DataType)| match scale - scale_of(ty) {
+                up if up >= 0 => item.integer().checked_mul(ten(up)),
+                down if item.integer() % ten(down) == 0 => Some(item.integer() / ten(down)),
+                _ => None,
+            };
+            let known: HashSet<i128> = items.filter_map(rescaled).collect();
+            Arc::new(move |args, rows| {
+                let values = decimals(&args[0])?;
+                let found = BooleanBuffer::collect_bool(rows, |row| known.contains(&values.get(row)));
+                answer(found, nulls(&args[0]).cloned())
+            })
+        }
+        Order::Times => {
+            let tick = i128::from(nanos_per_tick(value_type));
+            let ticks = |(item, ty): (&Value, &DataType)| {
+                let nanos = item.integer() * i128::from(nanos_per_tick(ty));
+                if nanos % tick == 0 { i64::try_from(nanos / tick).ok() } else { None }
+            };
+            let known: HashSet<i64> = items.filter_map(ticks).collect();
+            Arc::new(move |args, rows| {
+                let values = longs(&args[0])?;
+                let found = BooleanBuffer::collect_bool(rows, |row| known.contains(&values.get(row)));
+                answer(found, nulls(&args[0]).cloned())
+            })
+        }
+        Order::Integers | Order::IntegerFloat | Order::Same => {
+            let known: HashSet<i128> = items.filter_map(|(item, _)| integer(item)).collect();
+            Arc::new(move |args, rows| {
+                let values = Wide::of(&args[0])?;
+                let found = BooleanBuffer::collect_bool(rows, |row| known.contains(&values.get(row)));
+                answer(found, nulls(&args[0]).cloned())
+            })
+        }
+    }
+}
+
+/// Equal for floats that are: one NaN, one zero.
+fn float_key(value: f64) -> u64 {
+    if value.is_nan() { f64::NAN.to_bits() } else { (value + 0.0).to_bits() }
 }
 
 /// What two types need to be compared.

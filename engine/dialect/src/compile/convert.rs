@@ -1,13 +1,16 @@
 //! Conversions of the promotion rules over whole batches.
 
+use super::access::member_of;
 use super::arithmetic::as_timestamp;
+use super::flat::Flat;
 use super::sides::{Side, days, failed, longs, nulls};
 use crate::node::KernelFn;
 use crate::time::per_second;
 use crate::types::decimal_to_float;
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, new_null_array};
-use arrow::compute::{CastOptions, cast_with_options};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, StructArray, new_null_array};
+use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{DataType, Decimal128Type, Int64Type};
+use datafusion_common::{Result, exec_err};
 use datafusion_expr_common::columnar_value::ColumnarValue;
 use std::sync::Arc;
 
@@ -42,6 +45,16 @@ pub(super) fn kernel(from: &DataType, to: &DataType) -> KernelFn {
                 Ok(ColumnarValue::Array(scaled(Side::Each(&wide), factor, &args[0], rows, &to)?))
             })
         }
+        (DataType::Dictionary(_, values), _) => {
+            let (values, to) = (values.as_ref().clone(), to.clone());
+            Arc::new(move |args, rows| {
+                let plain = cast(&args[0].to_array(rows)?, &values)?;
+                Ok(ColumnarValue::Array(convert(&plain, &to)?))
+            })
+        }
+        (DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) | DataType::Struct(_), _) => {
+            Arc::new(move |args, rows| Ok(ColumnarValue::Array(nested(&args[0].to_array(rows)?, &to)?)))
+        }
         _ => Arc::new(move |args, rows| {
             // Not `safe`: a value that does not fit is a failure, never a null.
             let options = CastOptions { safe: false, ..CastOptions::default() };
@@ -50,8 +63,37 @@ pub(super) fn kernel(from: &DataType, to: &DataType) -> KernelFn {
     }
 }
 
+/// An array in another type.
+fn convert(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    if array.data_type() == to {
+        return Ok(Arc::clone(array));
+    }
+    kernel(array.data_type(), to)(&[ColumnarValue::Array(Arc::clone(array))], array.len())?.into_array(array.len())
+}
+
+/// Lists by their elements and structs by their members. What stands under a null is not looked at: it could fail.
+fn nested(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    match (array.data_type(), to) {
+        (DataType::LargeList(item) | DataType::FixedSizeList(item, _), DataType::List(_)) => {
+            let plain = cast(array, &DataType::List(Arc::clone(item)))?;
+            nested(&plain, to)
+        }
+        (DataType::List(_), DataType::List(item)) => {
+            let flat = Flat::of_array(array)?;
+            flat.with_elements(convert(&flat.elements, item.data_type())?, to)
+        }
+        (DataType::Struct(_), DataType::Struct(fields)) => {
+            let structs = array.as_struct();
+            let column = |(at, field): (usize, &arrow::datatypes::FieldRef)| convert(&member_of(structs, at)?, field.data_type());
+            let columns = fields.iter().enumerate().map(column).collect::<Result<Vec<_>>>()?;
+            Ok(Arc::new(StructArray::try_new_with_length(fields.clone(), columns, structs.nulls().cloned(), structs.len())?))
+        }
+        (from, to) => exec_err!("{from} does not become {to}"),
+    }
+}
+
 /// Ticks times `factor` as the timestamp type `to`.
-fn scaled(ticks: Side<'_, i64>, factor: i64, arg: &ColumnarValue, rows: usize, to: &DataType) -> datafusion_common::Result<ArrayRef> {
+fn scaled(ticks: Side<'_, i64>, factor: i64, arg: &ColumnarValue, rows: usize, to: &DataType) -> Result<ArrayRef> {
     let nulls = nulls(arg).cloned();
     let mut values = Vec::with_capacity(rows);
     for row in 0..rows {

@@ -15,6 +15,8 @@ use std::sync::Arc;
 pub(super) enum Body {
     /// All of them for all rows; null if one is null.
     Strict(KernelFn),
+    /// All of them for all rows; nulls are values like others.
+    Whole(KernelFn),
     /// The right one only where the left is not false.
     And,
     /// The right one only where the left is not true.
@@ -51,6 +53,10 @@ impl PhysicalExpr for Operation {
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
         match self.body.as_ref() {
             Body::Strict(kernel) => self.strict(kernel, batch),
+            Body::Whole(kernel) => {
+                let args = self.args.iter().map(|arg| arg.evaluate(batch)).collect::<Result<Vec<_>>>()?;
+                kernel(&args, batch.num_rows())
+            }
             Body::And => control::and(&self.args, batch),
             Body::Or => control::or(&self.args, batch),
             Body::If { select_then, select_otherwise } => control::choose(&self.args, *select_then, *select_otherwise, batch),

@@ -25,6 +25,11 @@ impl<'a> Args<'a> {
         Args { text, function, span, nodes }
     }
 
+    /// The text of the whole expression.
+    pub(crate) fn source(&self) -> &'a str {
+        self.text
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }

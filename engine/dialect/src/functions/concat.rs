@@ -4,7 +4,7 @@ use super::kernels::Texts;
 use super::{Args, Function, find};
 use crate::Diagnostic;
 use crate::node::Node;
-use crate::types::Class;
+use crate::types::{Class, item_of};
 use crate::value::Value;
 use arrow::array::StringViewBuilder;
 use arrow::datatypes::DataType;
@@ -15,10 +15,19 @@ use std::sync::Arc;
 pub(super) const FUNCTION: Function = Function {
     name: "concat",
     signature: "concat(value, ...) -> string",
-    doc: "The values one after the other; what is not text is written as `toString` does. Null if one of them is null.",
-    examples: &[("concat('a', 'b', 'c')", "'abc'"), ("concat('id-', 7)", "'id-7'"), ("concat('a', null)", "null"), ("'a' + 'b'", "'ab'")],
+    doc: "The values one after the other; what is not text is written as `toString` does. Lists become one list of all their elements. Null if one of the values is null.",
+    examples: &[
+        ("concat([1, 2], [], [3.5])", "[1, 2, 3.5]"),
+        ("concat('a', 'b', 'c')", "'abc'"),
+        ("concat('id-', 7)", "'id-7'"),
+        ("concat('a', null)", "null"),
+        ("'a' + 'b'", "'ab'"),
+    ],
     arity: (1, 64),
     bind: |mut args| {
+        if (0..args.len()).any(|at| item_of(args.ty(at)).is_some()) {
+            return super::list_make::join_lists(args);
+        }
         for at in 0..args.len() {
             if args.class(at) != Class::Text {
                 args.nodes[at] = super::to_string::written(&args, at)?;

@@ -2,6 +2,7 @@
 
 use super::kernels::Texts;
 use super::{Args, Function};
+use crate::types::item_of;
 use crate::value::Value;
 use arrow::array::{Array, Int64Array};
 use arrow::datatypes::DataType;
@@ -10,11 +11,14 @@ use std::sync::Arc;
 
 pub(super) const FUNCTION: Function = Function {
     name: "length",
-    signature: "length(text) -> int64",
-    doc: "The number of characters (Unicode code points, not bytes).",
-    examples: &[("length('Größe')", "5"), ("length('')", "0"), ("length(null)", "null")],
+    signature: "length(text or list) -> int64",
+    doc: "The number of characters of a text (Unicode code points, not bytes), or of elements of a list.",
+    examples: &[("length([1, null])", "2"), ("length('Größe')", "5"), ("length('')", "0"), ("length(null)", "null")],
     arity: (1, 1),
     bind: |mut args| {
+        if item_of(args.ty(0)).is_some() {
+            return super::list_parts::size(args);
+        }
         args.text(0)?;
         let row = |args: &[Value]| Ok(Value::Int(args[0].text().chars().count() as i128));
         Ok(Args::call(args, DataType::Int64, false, row, Some(Arc::new(kernel))))
