@@ -23,7 +23,7 @@ pub enum OnBadData {
 
 /// The column that a source adds under [`OnBadData::Rescue`], last of all: nullable text, null where every value fits, else what
 /// did not fit. A row that is no record at all (a broken line) has nothing to be kept in and ends the run.
-pub const RESCUED: &str = "_rescued";
+pub const RESCUED: &str = "_rescued_data";
 
 /// Why a row is bad; the label of its counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,7 +10,7 @@
 //! | floats | the shortest number that reads back the same; `"NaN"`, `"Infinity"`, `"-Infinity"` |
 //! | decimals | text with every digit, `"1.50"` |
 //! | text | a string |
-//! | binary | a string of hexadecimal digits |
+//! | binary | Base64 in a string |
 //! | timestamps | ISO-8601 text, with `Z` where the column has a zone; outside the years 0 to 9999 the number of the column's unit |
 //! | dates, times | ISO-8601 text; outside that range the number of the column's unit |
 //! | durations | the number of the column's unit |
@@ -93,10 +93,10 @@ fn push(text: &mut String, array: &ArrayRef, row: usize) {
         DataType::Utf8 => quoted(text, array.as_string::<i32>().value(row)),
         DataType::LargeUtf8 => quoted(text, array.as_string::<i64>().value(row)),
         DataType::Utf8View => quoted(text, array.as_string_view().value(row)),
-        DataType::Binary => hex(text, array.as_binary::<i32>().value(row)),
-        DataType::LargeBinary => hex(text, array.as_binary::<i64>().value(row)),
-        DataType::BinaryView => hex(text, array.as_binary_view().value(row)),
-        DataType::FixedSizeBinary(_) => hex(text, array.as_fixed_size_binary().value(row)),
+        DataType::Binary => bytes(text, array.as_binary::<i32>().value(row)),
+        DataType::LargeBinary => bytes(text, array.as_binary::<i64>().value(row)),
+        DataType::BinaryView => bytes(text, array.as_binary_view().value(row)),
+        DataType::FixedSizeBinary(_) => bytes(text, array.as_fixed_size_binary().value(row)),
         DataType::Timestamp(_, _) | DataType::Date32 | DataType::Date64 | DataType::Time32(_) | DataType::Time64(_) => {
             time(text, array, row)
         }
@@ -161,10 +161,16 @@ fn float(text: &mut String, value: f64, single: Option<f32>) {
     }
 }
 
-fn hex(text: &mut String, bytes: &[u8]) {
+/// Base64 with padding.
+fn bytes(text: &mut String, bytes: &[u8]) {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     text.push('"');
-    for byte in bytes {
-        put!(text, "{byte:02x}");
+    for part in bytes.chunks(3) {
+        let word = part.iter().fold(0, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - part.len()));
+        for place in 0..4 {
+            let digit = DIGITS[(word >> (18 - 6 * place)) as usize & 63];
+            text.push(if place > part.len() { '=' } else { char::from(digit) });
+        }
     }
     text.push('"');
 }
@@ -282,7 +288,9 @@ mod tests {
     #[test]
     fn nested_values_and_text_are_json() {
         assert_eq!(shown(Arc::new(StringArray::from(vec!["a\"\n\u{1}"]))), ["\"a\\\"\\n\\u0001\""]);
-        assert_eq!(shown(Arc::new(BinaryArray::from_vec(vec![b"\x00\xff"]))), ["\"00ff\""]);
+        let binary = vec![b"".as_slice(), b"f", b"fo", b"foo", b"\x00\xff\xfe\xfd"];
+        let base64 = ["", "Zg==", "Zm8=", "Zm9v", "AP/+/Q=="].map(|text| format!("\"{text}\""));
+        assert_eq!(shown(Arc::new(BinaryArray::from_vec(binary))), base64);
         let list = ListArray::from_iter_primitive::<Int64Type, _, _>(vec![Some(vec![Some(1), None]), Some(vec![]), None]);
         assert_eq!(shown(Arc::new(list)), ["[1,null]", "[]", "null"]);
         let inner: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None]));

@@ -70,8 +70,8 @@ pub struct SourceRequest {
     /// Whether somebody needs [`Chunk::ordinals`].
     pub ordinals: bool,
     /// Whether values that do not fit are to be rescued; see [`crate::OnBadData::Rescue`]. A source that can do so adds
-    /// [`crate::bad::RESCUED`] to its columns, asks [`SourceRequest::wants`] for it as for any other, and says so in
-    /// [`SourcePlan::rescues`].
+    /// [`crate::bad::RESCUED`] to its columns, and the plan always asks for that column; `validate` refuses the policy for a
+    /// source without it.
     pub rescue: bool,
 }
 
@@ -129,14 +129,12 @@ pub struct SourcePlan {
     pub max_parallelism: Option<usize>,
     /// Which of [`SourceRequest::equals`] it applies itself, by index.
     pub applied: Vec<usize>,
-    /// Whether it rescues what [`SourceRequest::rescue`] asks for. `validate` refuses the policy for a source that does not.
-    pub rescues: bool,
 }
 
 impl SourcePlan {
     /// A bounded, replayable source of this schema that applies no conditions.
     pub fn new(schema: SchemaRef) -> Self {
-        SourcePlan { schema, bounded: true, replayable: true, max_parallelism: None, applied: Vec::new(), rescues: false }
+        SourcePlan { schema, bounded: true, replayable: true, max_parallelism: None, applied: Vec::new() }
     }
 
     /// Says whether it ends.
@@ -157,13 +155,6 @@ impl SourcePlan {
     #[must_use]
     pub fn with_max_parallelism(mut self, max: usize) -> Self {
         self.max_parallelism = Some(max);
-        self
-    }
-
-    /// Says that values that do not fit are rescued.
-    #[must_use]
-    pub fn with_rescues(mut self, rescues: bool) -> Self {
-        self.rescues = rescues;
         self
     }
 

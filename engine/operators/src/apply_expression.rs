@@ -46,8 +46,8 @@ fn parse(map: &Map<String, Value>) -> Result<Box<dyn StepDef>, Vec<Problem>> {
 }
 
 impl ApplyDef {
-    fn item(&self, input: &StreamType) -> Result<Item, Vec<Problem>> {
-        let typed = typed(&["expression"], &self.expression, &input.schema).map_err(|problem| vec![problem])?;
+    fn item(&self, input: &StreamType, cx: &BindCtx) -> Result<Item, Vec<Problem>> {
+        let typed = typed(&cx.functions, &["expression"], &self.expression, &input.schema).map_err(|problem| vec![problem])?;
         let cast = match &self.to {
             Some(to) if to != typed.data_type() => {
                 let cast = Cast::new(&self.column, typed.data_type(), to, OnError::Bad).ok_or_else(|| {
@@ -79,7 +79,7 @@ impl StepDef for ApplyDef {
         let mut items: Vec<Item> = visible(schema).map(|index| Item::column(schema, index)).collect();
         // A column that nobody reads is not computed, and what it would read may be gone.
         if stays(&self.column, &input.mode, cx) {
-            let item = self.item(input)?;
+            let item = self.item(input, cx)?;
             match items.iter().position(|item| replaced.is_some() && item.name() == self.column) {
                 Some(place) => items[place] = item,
                 None => items.push(item),

@@ -6,22 +6,22 @@ use arrow::datatypes::{DataType, SchemaRef};
 use std::collections::BTreeMap;
 use tidegate_api::config::{Place, Problem};
 use tidegate_api::{BadReason, BadRow, Output, hidden, types};
-use tidegate_dialect::{Diagnostic, Typed, bind};
+use tidegate_dialect::{Diagnostic, Functions, Typed};
 
 /// Types `text` against the visible columns of `schema`. They come first, so that indices agree with the whole batch's.
 ///
 /// # Errors
 /// The dialect's diagnostic with line, column and caret, at `path`.
-pub(crate) fn typed(path: &[&str], text: &str, schema: &SchemaRef) -> Result<Typed, Problem> {
-    bind(text, &hidden::visible_schema(schema)).map_err(|mistake| problem(path, text, &mistake))
+pub(crate) fn typed(functions: &Functions, path: &[&str], text: &str, schema: &SchemaRef) -> Result<Typed, Problem> {
+    functions.bind(text, &hidden::visible_schema(schema)).map_err(|mistake| problem(path, text, &mistake))
 }
 
 /// As [`typed`], for a condition.
 ///
 /// # Errors
 /// Also when the expression is not of type bool.
-pub(crate) fn condition(path: &[&str], text: &str, schema: &SchemaRef) -> Result<Typed, Problem> {
-    let typed = typed(path, text, schema)?;
+pub(crate) fn condition(functions: &Functions, path: &[&str], text: &str, schema: &SchemaRef) -> Result<Typed, Problem> {
+    let typed = typed(functions, path, text, schema)?;
     match typed.data_type() {
         DataType::Boolean | DataType::Null => Ok(typed),
         other => {

@@ -55,7 +55,7 @@ impl StepDef for FilterDef {
         let applied = self.equals.get().is_some_and(|equals| applies(equals, cx));
         let typed = match applied {
             true => None,
-            false => Some(condition(&["expression"], &self.expression, schema).map_err(|problem| vec![problem])?),
+            false => Some(condition(&cx.functions, &["expression"], &self.expression, schema).map_err(|problem| vec![problem])?),
         };
         let equals = match &typed {
             Some(typed) => self.equals.get_or_init(|| typed.equals().clone()).clone(),

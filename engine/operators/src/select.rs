@@ -105,7 +105,7 @@ impl StepDef for SelectDef {
                         problems.push(at(&["columns", &index], message));
                     }
                 },
-                Some(text) => match typed(&["columns", &index, "expression"], text, schema) {
+                Some(text) => match typed(&cx.functions, &["columns", &index, "expression"], text, schema) {
                     Ok(typed) => items.push(Item::expression(&entry.name, &typed, None)),
                     Err(problem) => problems.push(problem),
                 },

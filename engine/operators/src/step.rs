@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tidegate_api::config::Problem;
 use tidegate_api::nearest::hint;
 use tidegate_api::{ChangeMode, EqualTo, OperatorFactory, StepFactory};
+use tidegate_dialect::Functions;
 
 /// The rows that flow between two steps.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,12 +37,21 @@ pub struct BindCtx {
     pub needed: Option<BTreeSet<String>>,
     /// Conditions that the source applies already. A filter that says nothing else tests nothing and reads no column.
     pub applied: Vec<EqualTo>,
+    /// The functions that expressions may call; the dialect's own, unless a host has added some.
+    pub functions: Functions,
 }
 
 impl BindCtx {
     /// No keys, every column.
     pub fn new() -> Self {
         BindCtx::default()
+    }
+
+    /// Sets the functions that expressions may call.
+    #[must_use]
+    pub fn with_functions(mut self, functions: Functions) -> Self {
+        self.functions = functions;
+        self
     }
 
     /// Sets whether rows carry keys.

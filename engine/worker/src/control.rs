@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tidegate_api::{
     AnySink, Error, InlineSource, OutputSink, Result, SinkCtx, SinkInput, SinkPlan, SourceCtx, SourcePlan, SourceReader, SourceRequest,
 };
+use tidegate_dialect::Functions;
 use tidegate_epochs::EpochStore;
 
 /// One stage: its inputs, one output, and the steps between. The engine parses and checks the steps, not the host.
@@ -148,6 +149,8 @@ pub struct HostSettings {
     pub default_heartbeat: Option<std::time::Duration>,
     /// How this start treats what earlier starts left.
     pub start: StartOptions,
+    /// The functions that expressions may call: the dialect's own, and those the host has registered.
+    pub functions: Functions,
     /// Tells whether the holder of an older claim is gone, so that its claim need not be waited for.
     pub(crate) is_gone: Option<tidegate_epochs::open::IsGone>,
     /// Builds sinks from what a manifest recorded of them.
@@ -163,6 +166,13 @@ impl HostSettings {
     #[must_use]
     pub fn with_settings(mut self, settings: Map<String, Value>) -> Self {
         self.settings = settings;
+        self
+    }
+
+    /// Sets the functions that expressions may call.
+    #[must_use]
+    pub fn with_functions(mut self, functions: Functions) -> Self {
+        self.functions = functions;
         self
     }
 

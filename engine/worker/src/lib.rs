@@ -23,6 +23,7 @@ pub use run::run_stream;
 pub use tidegate_api as api;
 pub use tidegate_api::{InlineSource, OutputSink, SinkCtx, SourceCtx};
 pub use tidegate_connectors::decode;
+pub use tidegate_dialect as dialect;
 pub use tidegate_epochs as epochs;
 pub use tidegate_host as host;
 pub use tidegate_operators as steps;

@@ -47,7 +47,13 @@ pub async fn prepare(control: &dyn ControlPlane, pipeline: &str) -> Result<Prepa
     let datasets = resolve(control, &topology, &settings_used, &mut problems).await;
 
     let steps = WorkerSteps { plugins: plugins.clone() };
-    let input = PlanInput { topology: &topology, datasets, settings: plan_settings(&settings_used), steps: &steps };
+    let input = PlanInput {
+        topology: &topology,
+        datasets,
+        settings: plan_settings(&settings_used),
+        steps: &steps,
+        functions: host.functions.clone(),
+    };
     let planned = keep(plan::plan(input), &mut problems, &[]);
     match (planned, settings, plugins) {
         (Some(planned), Some(settings), Some(plugins)) if problems.is_empty() => Ok(Prepared { planned, settings, host, plugins }),

@@ -281,7 +281,7 @@ impl StepDef for WindowDef {
         }
         let time = self.bind_time(&input.schema, &mut problems);
         let groups = self.bind_groups(&input.schema, &mut problems);
-        let aggregates = self.bind_aggregates(&input.schema, &mut problems);
+        let aggregates = self.bind_aggregates(&input.schema, cx, &mut problems);
         let Some((time, zone)) = time.filter(|_| problems.is_empty()) else {
             return Err(problems);
         };
@@ -362,7 +362,7 @@ impl WindowDef {
         groups
     }
 
-    fn bind_aggregates(&self, schema: &SchemaRef, problems: &mut Vec<Problem>) -> Vec<BoundAggregate> {
+    fn bind_aggregates(&self, schema: &SchemaRef, cx: &BindCtx, problems: &mut Vec<Problem>) -> Vec<BoundAggregate> {
         let mut bound = Vec::new();
         let mut taken: BTreeSet<&str> = self.group_by.iter().map(String::as_str).chain([START, END]).collect();
         for (place, aggregate) in self.aggregates.iter().enumerate() {
@@ -392,7 +392,7 @@ impl WindowDef {
             };
             let filter = match &aggregate.filter {
                 None => None,
-                Some(text) => match condition(&["aggs", &place, "filter"], text, schema) {
+                Some(text) => match condition(&cx.functions, &["aggs", &place, "filter"], text, schema) {
                     Ok(typed) if typed.uses_now() => {
                         problem(
                             "filter",

@@ -1,21 +1,25 @@
 //! The operator: rows in, windows out.
 
+mod emission;
+
 use super::aggregates::masked;
 use super::arithmetic::{Run, Unit, Windows, runs};
-use super::panes::{Aggregate, Columns, Panes, Shape};
+use super::panes::{Aggregate, Panes, Shape};
 use super::state;
 use crate::expression::{BadRows, truths};
-use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, TimestampMillisecondArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt32Array};
 use arrow::buffer::BooleanBuffer;
-use arrow::compute::{concat, filter_record_batch, take, take_record_batch};
+use arrow::compute::{filter_record_batch, take, take_record_batch};
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tidegate_api::{
     BadReason, Epoch, Error, EventTime, Flow, Operator, OperatorCtx, OperatorFactory, Output, PieceId, RestoredPiece, Result, Signature,
-    StatePiece, key, raw, time::raw_times,
+    StatePiece, time::raw_times,
 };
 use tidegate_dialect::Compiled;
+
+use emission::{Firing, Made};
 
 const NAME: &str = "windowedAggregate";
 /// Rows that alternate between panes more often than this are brought in order first: work per run must stay work per batch.
@@ -121,15 +125,6 @@ impl Fired {
             self.saved = None;
         }
     }
-}
-
-/// A window on its way out.
-#[derive(Debug)]
-struct Firing {
-    start: i64,
-    end: i64,
-    columns: Columns,
-    next: usize,
 }
 
 /// Buffers that keep their memory from batch to batch.
@@ -393,108 +388,6 @@ impl WindowedAggregate {
         self.scratch.runs = kept;
         Ok(())
     }
-
-    /// The end of the next window to fire, if it ends at `through` or before. Closes panes that no window needs any more.
-    fn next_due(&mut self, through: i64) -> Option<i64> {
-        let windows = self.plan.windows;
-        loop {
-            let pane = self.panes.first()?;
-            let end = windows.first_end(pane).max(windows.end_after(self.cursor));
-            if end <= windows.last_end(pane) {
-                return (end <= through).then_some(end);
-            }
-            if let Some(closed) = self.panes.close(pane) {
-                self.panes.recycle(closed);
-            }
-        }
-    }
-
-    fn fire(&mut self, end: i64) -> Result<Firing> {
-        let start = end - self.plan.windows.size();
-        self.cursor = end;
-        let columns = match self.plan.windows.tumbling().then(|| self.panes.close(start)).flatten() {
-            Some(mut pane) => {
-                let columns = pane.finish(self.panes.shape(), true)?;
-                self.panes.recycle(pane);
-                columns
-            }
-            None => self.panes.combined(start, end, &mut self.scratch.numbers)?,
-        };
-        Ok(Firing { start, end, columns, next: 0 })
-    }
-
-    /// The next `rows` groups of a window as output rows.
-    fn portion(&mut self, firing: &Firing, rows: usize, out: &mut Output) -> Result<Part> {
-        let part = |column: &ArrayRef| if rows == column.len() { Arc::clone(column) } else { column.slice(firing.next, rows) };
-        let groups: Vec<ArrayRef> = firing.columns.groups.iter().map(part).collect();
-        let mut columns = groups.clone();
-        columns.extend(firing.columns.results.iter().map(|result| part(&result.values)));
-
-        let ours = self.not_yet_fired(firing.end, &groups, rows)?;
-        let mut bad = BadRows::default();
-        for (bound, result) in self.plan.aggregates.iter().zip(&firing.columns.results) {
-            let within = result.misfits.iter().filter(|(group, _)| (firing.next..firing.next + rows).contains(group));
-            for (row, value) in within.map(|(group, value)| (group - firing.next, value)) {
-                if ours.as_ref().is_none_or(|ours| ours.value(row)) {
-                    bad.add(row, BadReason::Overflow, Some(bound.field.name()), || self.misfit(bound, value, firing, &groups, row));
-                }
-            }
-        }
-        if ours.is_none() && bad.is_empty() {
-            return self.with_keys(firing, &groups, columns, rows);
-        }
-        let width = columns.len();
-        let visible = Arc::new(self.plan.schema.project(&(0..width + 2).collect::<Vec<_>>())?);
-        let whole = batch_of(&visible, &self.plan, &[Part { start: firing.start, end: firing.end, rows, columns }])?;
-        let mut passing = bad.good(rows);
-        if let Some(ours) = ours {
-            passing = &passing & &ours;
-        }
-        let reported = out.bad.len();
-        bad.report(&whole, out);
-        out.bad[reported..].iter_mut().for_each(|row| row.event_time = Some(EventTime::from_millis(firing.start)));
-        let passed = filter_record_batch(&whole, &BooleanArray::new(passing, None))?;
-        let columns = passed.columns()[2..].to_vec();
-        let groups = columns[..groups.len()].to_vec();
-        self.with_keys(firing, &groups, columns, passed.num_rows())
-    }
-
-    /// The groups whose vnode has not fired this window yet; `None` for all.
-    fn not_yet_fired(&mut self, end: i64, groups: &[ArrayRef], rows: usize) -> Result<Option<BooleanBuffer>> {
-        if end > self.fired.high {
-            return Ok(None);
-        }
-        let vnodes = state::vnodes(groups, rows, self.ctx.vnode_count, &mut self.scratch.hashes)?;
-        let mut ours = Vec::with_capacity(rows);
-        for vnode in vnodes {
-            ours.push(through_of(&self.fired, self.ctx.vnodes.start, vnode)? < end);
-        }
-        Ok(Some(BooleanBuffer::from(ours)))
-    }
-
-    fn with_keys(&self, firing: &Firing, groups: &[ArrayRef], mut columns: Vec<ArrayRef>, rows: usize) -> Result<Part> {
-        if self.plan.keyed {
-            columns.push(key::build(rows, |row, bytes| {
-                key::push_millis(bytes, firing.start);
-                key::push_millis(bytes, firing.end);
-                groups.iter().try_for_each(|group| key::push_value(bytes, group.as_ref(), row))
-            })?);
-        }
-        Ok(Part { start: firing.start, end: firing.end, rows, columns })
-    }
-
-    fn misfit(&self, bound: &BoundAggregate, value: &str, firing: &Firing, groups: &[ArrayRef], row: usize) -> String {
-        let names = self.plan.schema.fields().iter().skip(2);
-        let shown: Vec<String> = names.zip(groups).map(|(field, group)| format!("{}={}", field.name(), raw::value(group, row))).collect();
-        let group = if shown.is_empty() { String::new() } else { format!(", group {}", shown.join(", ")) };
-        format!(
-            "`{}` is `{value}`, which `{}` cannot hold (window {} to {}{group})",
-            bound.field.name(),
-            tidegate_api::types::name(bound.field.data_type()),
-            EventTime::from_millis(firing.start),
-            EventTime::from_millis(firing.end),
-        )
-    }
 }
 
 fn through_of(fired: &Fired, first: u16, vnode: u16) -> Result<i64> {
@@ -520,62 +413,4 @@ fn bring_in_order(runs: &mut Vec<Run>) -> UInt32Array {
     }
     *runs = joined;
     order
-}
-
-/// Output rows of one window: the columns behind its bounds.
-struct Part {
-    start: i64,
-    end: i64,
-    rows: usize,
-    columns: Vec<ArrayRef>,
-}
-
-/// Parts as one batch, the bounds of each before its columns.
-fn batch_of(schema: &SchemaRef, plan: &Plan, parts: &[Part]) -> Result<RecordBatch> {
-    let bounds = |of: fn(&Part) -> i64| -> ArrayRef {
-        let mut millis: Vec<i64> = Vec::with_capacity(parts.iter().map(|part| part.rows).sum());
-        parts.iter().for_each(|part| millis.extend(std::iter::repeat_n(of(part), part.rows)));
-        Arc::new(TimestampMillisecondArray::from(millis).with_timezone_opt(plan.zone.clone()))
-    };
-    let mut columns = vec![bounds(|part| part.start), bounds(|part| part.end)];
-    for index in 0..parts.first().map_or(0, |part| part.columns.len()) {
-        columns.push(match parts {
-            [one] => Arc::clone(&one.columns[index]),
-            several => concat(&several.iter().map(|part| part.columns[index].as_ref()).collect::<Vec<_>>())?,
-        });
-    }
-    Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
-}
-
-/// Output rows of one call, put together into few batches: small windows would otherwise make small batches.
-struct Made {
-    parts: Vec<Part>,
-    rows: usize,
-    limit: usize,
-}
-
-impl Made {
-    fn new(limit: usize) -> Self {
-        Made { parts: Vec::new(), rows: 0, limit }
-    }
-
-    fn room(&self) -> usize {
-        self.limit - self.rows
-    }
-
-    /// Takes what became of `rows` groups; fewer may be left of them.
-    fn push(&mut self, part: Part, rows: usize) {
-        self.rows += rows;
-        if part.rows > 0 {
-            self.parts.push(part);
-        }
-    }
-
-    fn flush(&mut self, plan: &Plan, out: &mut Output) -> Result<()> {
-        self.rows = 0;
-        if !self.parts.is_empty() {
-            out.emit(batch_of(&plan.schema, plan, &std::mem::take(&mut self.parts))?);
-        }
-        Ok(())
-    }
 }

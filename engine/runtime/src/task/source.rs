@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_api::{
-    Barrier, BarrierKind, Chunk, Error, ErrorKind, EventTime, PollRequest, Polled, Position, Result, ResultExt, SourceCtx, SourceReader,
-    Split, SplitId, SplitState,
+    Barrier, BarrierKind, Chunk, Error, ErrorKind, EventTime, PollRequest, Polled, Position, Result, SourceCtx, SourceReader, Split,
+    SplitId, SplitState,
 };
 use tidegate_epochs::manifest::SplitStatus;
 use tidegate_epochs::{SplitProgress, TaskSnapshot};
@@ -287,7 +287,13 @@ impl SourceTask {
     fn take(&mut self, polled: Polled) -> Result<()> {
         for chunk in polled.chunks {
             let split = chunk.split.clone();
-            self.take_chunk(chunk).context(|| format!("split `{split}`"))?;
+            self.take_chunk(chunk).map_err(|error| match error.kind() {
+                // Bad rows name their own place.
+                ErrorKind::Data => error,
+                ErrorKind::Config | ErrorKind::External { .. } | ErrorKind::Fenced | ErrorKind::Limit | ErrorKind::Internal => {
+                    error.context(format!("split `{split}`"))
+                }
+            })?;
         }
         if polled.states.iter().any(|(_, state)| *state == SplitState::Finished) {
             // A split leaves the minimum when it finishes; what its last rows promised is said before.

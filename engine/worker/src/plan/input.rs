@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidegate_api::config::Problem;
 use tidegate_api::{FutureRows, Guarantee, InlineSource, OnBadData, OutputSink, TimeSpec};
+use tidegate_dialect::Functions;
 use tidegate_operators::StepDef;
 
 /// Everything a plan depends on.
@@ -19,6 +20,8 @@ pub struct PlanInput<'a> {
     pub settings: PlanSettings,
     /// Reads one step; the worker puts its own steps before those of the operators.
     pub steps: &'a dyn StepParser,
+    /// The functions that expressions may call.
+    pub functions: Functions,
 }
 
 /// Turns a step of the pipeline file into a definition that can be bound.

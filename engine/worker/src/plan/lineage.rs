@@ -6,6 +6,7 @@
 use arrow::datatypes::{Schema, SchemaRef};
 use serde_json::Value;
 use tidegate_api::hidden;
+use tidegate_dialect::Functions;
 
 /// The step that a source may do the work of.
 pub(super) const FILTER: &str = "filter";
@@ -71,7 +72,7 @@ pub(super) struct Expressions {
 }
 
 /// Looks into the expressions of a step whose input has this schema.
-pub(super) fn expressions(step: &Value, input: &SchemaRef) -> Expressions {
+pub(super) fn expressions(step: &Value, input: &SchemaRef, functions: &Functions) -> Expressions {
     let below = |list: &str, key: &str| -> Vec<&str> {
         let entries = step.get(list).and_then(Value::as_array);
         entries.into_iter().flatten().filter_map(|entry| entry.get(key).and_then(Value::as_str)).collect()
@@ -80,7 +81,7 @@ pub(super) fn expressions(step: &Value, input: &SchemaRef) -> Expressions {
     let expressions = own.into_iter().chain(below("columns", "expression")).chain(below("aggs", "filter"));
     let visible = hidden::visible_schema(input);
     let mut found = Expressions::default();
-    for typed in expressions.filter_map(|text| tidegate_dialect::bind(text, &visible).ok()) {
+    for typed in expressions.filter_map(|text| functions.bind(text, &visible).ok()) {
         found.uses_now |= typed.uses_now();
         found.row_by_row.extend(typed.per_row_parts());
     }
@@ -88,9 +89,9 @@ pub(super) fn expressions(step: &Value, input: &SchemaRef) -> Expressions {
 }
 
 /// Whether a filter says nothing beyond the equalities it offers, so that it may be left out where they are applied.
-pub(super) fn only_equalities(filter: &Value, input: &SchemaRef) -> bool {
+pub(super) fn only_equalities(filter: &Value, input: &SchemaRef, functions: &Functions) -> bool {
     let expression = filter.get("expression").and_then(Value::as_str);
-    expression.is_some_and(|text| tidegate_dialect::bind(text, &hidden::visible_schema(input)).is_ok_and(|typed| typed.equals().whole))
+    expression.is_some_and(|text| functions.bind(text, &hidden::visible_schema(input)).is_ok_and(|typed| typed.equals().whole))
 }
 
 #[cfg(test)]

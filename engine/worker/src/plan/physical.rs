@@ -61,7 +61,8 @@ pub(super) fn build(settled: &Settled<'_, '_>, problems: &mut Problems) -> Optio
     let mut builder =
         Builder { settled, stages: Vec::new(), policies: Vec::new(), graph: JobGraph::default(), wants: Vec::new(), dead: BTreeMap::new() };
     let mut source_nodes = Vec::new();
-    let mut binder = Binder { structure, typing, sources, schemas: BTreeMap::new(), details: Details::new() };
+    let mut binder =
+        Binder { structure, typing, sources, functions: &settled.input.functions, schemas: BTreeMap::new(), details: Details::new() };
     for name in sources.asked.keys() {
         let node = builder.source(name)?;
         binder.schemas.insert(name.clone(), node.output_schema());

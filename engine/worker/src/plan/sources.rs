@@ -10,7 +10,7 @@ use super::structure::Structure;
 use super::typing::Typing;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use tidegate_api::{EqualTo, OnBadData, Result, SourcePlan, SourceRequest, TimeSpec};
+use tidegate_api::{EqualTo, OnBadData, Result, SourcePlan, SourceRequest, TimeSpec, bad};
 use tidegate_operators::BindCtx;
 
 /// What a source is asked, and what it answered.
@@ -148,10 +148,11 @@ impl Pass<'_, '_> {
         let need = needs.datasets.get(name).cloned().unwrap_or_default();
         let time = self.times.get(name).map(|time| time.column.as_ref());
         let names = full.schema.fields().iter().map(|field| field.name());
-        let columns: Vec<String> =
-            names.filter(|column| need.columns.contains(*column) || time == Some(column.as_str())).cloned().collect();
-        let all = columns.len() == full.schema.fields().len();
         let rescue = self.policies.of_source(name).on_bad == OnBadData::Rescue;
+        // What is rescued is rescued somewhere, whether or not anybody reads it.
+        let always = |column: &str| time == Some(column) || (rescue && column == bad::RESCUED);
+        let columns: Vec<String> = names.filter(|column| need.columns.contains(*column) || always(column)).cloned().collect();
+        let all = columns.len() == full.schema.fields().len();
         let request = SourceRequest::all().with_columns((!all).then_some(columns)).with_equals(equals.to_vec());
         let request = request.with_ordinals(need.keys).with_rescue(rescue);
         let source = self.input.datasets.get(name).and_then(|dataset| dataset.source.as_ref());
@@ -174,11 +175,13 @@ impl Pass<'_, '_> {
                 let conditions = &typed.steps[at].equals;
                 let idle = !conditions.is_empty()
                     && conditions.iter().all(|condition| asked.applied().any(|applied| same(applied, condition)))
-                    && lineage::only_equalities(&def.def.steps[at], &before[0].schema);
+                    && lineage::only_equalities(&def.def.steps[at], &before[0].schema, &self.input.functions);
                 if !idle {
                     continue;
                 }
-                if let Ok(bound) = def.steps[at].bind(before, &BindCtx::new().with_applied(conditions.clone())) {
+                if let Ok(bound) = def.steps[at]
+                    .bind(before, &BindCtx::new().with_functions(self.input.functions.clone()).with_applied(conditions.clone()))
+                {
                     rebound.insert((*stage, at), bound);
                 }
             }

@@ -11,6 +11,7 @@ use arrow::datatypes::SchemaRef;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tidegate_api::{OnBadData, OperatorFactory, Result};
+use tidegate_dialect::Functions;
 use tidegate_operators::{BindCtx, BoundNode, StreamType};
 use tidegate_runtime::graph::PipeStep;
 
@@ -50,6 +51,7 @@ pub(super) struct Binder<'p, 'a> {
     pub(super) structure: &'p Structure<'a>,
     pub(super) typing: &'p Typing,
     pub(super) sources: &'p Sources,
+    pub(super) functions: &'p Functions,
     /// The rows of each dataset as they are made.
     pub(super) schemas: BTreeMap<String, SchemaRef>,
     pub(super) details: Details,
@@ -71,7 +73,11 @@ impl Binder<'_, '_> {
             let after = &need.after[at];
             let idle = self.sources.rebound.get(&(index, at));
             let applied = idle.map(|idle| idle.equals.clone()).unwrap_or_default();
-            let cx = BindCtx::new().with_keys(after.keys).with_needed(after.columns.clone()).with_applied(applied);
+            let cx = BindCtx::new()
+                .with_functions(self.functions.clone())
+                .with_keys(after.keys)
+                .with_needed(after.columns.clone())
+                .with_applied(applied);
             let bound = match step.bind(&current, &cx) {
                 Ok(bound) => bound,
                 Err(found) => {

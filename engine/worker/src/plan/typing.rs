@@ -8,7 +8,8 @@ use super::structure::{Stage, Structure};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use tidegate_api::{OnBadData, SourcePlan, SourceRequest};
+use tidegate_api::{OnBadData, SourcePlan, SourceRequest, bad};
+use tidegate_dialect::Functions;
 use tidegate_operators::{BindCtx, Bound, BoundNode, StreamType};
 
 /// The types of everything that could be typed.
@@ -62,7 +63,7 @@ impl Typing {
             let rescue = policies.of_source(name).on_bad == OnBadData::Rescue;
             match source.plan(&SourceRequest::all().with_rescue(rescue)) {
                 Ok(plan) => {
-                    if rescue && !plan.rescues {
+                    if rescue && plan.schema.index_of(bad::RESCUED).is_err() {
                         problems.dataset(name, &["onBadData"], policies.cannot_rescue(input, name));
                     }
                     typing.streams.insert((*name).to_string(), StreamType::append(Arc::clone(&plan.schema)));
@@ -78,7 +79,7 @@ impl Typing {
             // The first producer of a dataset is the one its readers are judged by.
             let first = structure.producer.get(stage.def.output.as_str()) == Some(&index);
             let Some(inputs) = typing.inputs(index, stage, problems) else { continue };
-            if let Some(typed) = type_stage(index, stage, inputs, problems) {
+            if let Some(typed) = type_stage(index, stage, inputs, &input.functions, problems) {
                 if first {
                     typing.streams.insert(stage.def.output.clone(), typed.output().clone());
                     typing.feeding.insert(stage.def.output.clone(), feeding);
@@ -119,14 +120,20 @@ impl Typing {
     }
 }
 
-fn type_stage(index: usize, stage: &Stage<'_>, inputs: Vec<StreamType>, problems: &mut Problems) -> Option<TypedStage> {
+fn type_stage(
+    index: usize,
+    stage: &Stage<'_>,
+    inputs: Vec<StreamType>,
+    functions: &Functions,
+    problems: &mut Problems,
+) -> Option<TypedStage> {
     let mut typed =
         TypedStage { inputs, steps: Vec::with_capacity(stage.steps.len()), heavy: None, uses_now: Vec::new(), row_by_row: Vec::new() };
     let mut sound = stage.sound;
     // A filter that failed to bind does not change the columns, so the steps behind it can still be judged.
     let mut current = typed.inputs.clone();
     for (at, step) in stage.steps.iter().enumerate() {
-        let bound = match step.bind(&current, &BindCtx::new()) {
+        let bound = match step.bind(&current, &BindCtx::new().with_functions(functions.clone())) {
             Ok(bound) => bound,
             Err(found) => {
                 problems.of_step(index, at, found);
@@ -147,7 +154,7 @@ fn type_stage(index: usize, stage: &Stage<'_>, inputs: Vec<StreamType>, problems
                 typed.heavy = Some(at);
             }
         }
-        let expressions = lineage::expressions(&stage.def.steps[at], &current[0].schema);
+        let expressions = lineage::expressions(&stage.def.steps[at], &current[0].schema, functions);
         if expressions.uses_now {
             typed.uses_now.push(at);
         }

@@ -19,6 +19,7 @@ use tidegate_api::{
     AnySink, Discovered, Error, Guarantee, InlineSource, OutputSink, Result, SinkCtx, SinkInput, SinkPlan, SourceCtx, SourcePlan,
     SourceReader, SourceRequest, types,
 };
+use tidegate_dialect::Functions;
 use tidegate_runtime::graph::{EdgeSpec, Node, NodeKind, Routing};
 
 /// A source that remembers what it was asked, and applies conditions on some columns.
@@ -140,7 +141,13 @@ impl Pipeline {
     }
 
     fn plan(self) -> std::result::Result<Planned, Vec<Problem>> {
-        plan(PlanInput { topology: &self.topology, datasets: self.datasets, settings: self.settings, steps: self.steps.as_ref() })
+        plan(PlanInput {
+            topology: &self.topology,
+            datasets: self.datasets,
+            settings: self.settings,
+            steps: self.steps.as_ref(),
+            functions: Functions::standard(),
+        })
     }
 
     fn planned(self) -> Planned {
