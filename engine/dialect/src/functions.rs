@@ -1,20 +1,34 @@
 //! The functions: a line of [`GROUPS`], a file for one or for a few of a kind, and the examples in it, which a test runs.
 
+mod answers;
 mod args;
 mod kernels;
+mod rows;
 
 mod abs;
+mod bits;
+mod calendar;
+mod cast;
 mod ceil;
+mod choice;
 mod coalesce;
 mod concat;
 mod contains;
 mod date_trunc;
 mod div;
+mod encoding;
 mod ends_with;
 mod epoch_to_iso;
+mod epochs;
 mod field_of;
 mod floor;
+mod geo;
+mod hash;
 mod is_null;
+mod json;
+mod json_read;
+mod json_scan;
+mod json_write;
 mod length;
 pub(crate) mod list_kernels;
 mod list_lambda;
@@ -24,8 +38,10 @@ mod list_parts;
 pub(crate) mod list_search;
 mod list_sum;
 mod lower;
+mod math;
 mod now;
 mod object_members;
+mod pattern;
 mod regex_extract;
 mod regex_match;
 mod replace;
@@ -33,11 +49,17 @@ mod round;
 mod split_part;
 mod starts_with;
 mod substring;
+mod text;
+mod text_make;
+mod time_pattern;
+mod time_text;
 mod to_int;
 mod to_number;
 mod to_string;
 mod trim;
 mod upper;
+mod web;
+mod whole;
 
 use crate::Diagnostic;
 use crate::node::Node;
@@ -70,6 +92,15 @@ static GROUPS: &[&[Function]] = &[
     &[split_part::FUNCTION, starts_with::FUNCTION, substring::FUNCTION, to_int::FUNCTION, to_number::FUNCTION, to_string::FUNCTION],
     &[trim::FUNCTION, upper::FUNCTION],
     field_of::FUNCTIONS,
+    geo::FUNCTIONS,
+    web::FUNCTIONS,
+    encoding::FUNCTIONS,
+    hash::FUNCTIONS,
+    cast::FUNCTIONS,
+    json::FUNCTIONS,
+    time_text::FUNCTIONS,
+    calendar::FUNCTIONS,
+    epochs::FUNCTIONS,
     list_lambda::FUNCTIONS,
     list_make::FUNCTIONS,
     list_order::FUNCTIONS,
@@ -77,6 +108,13 @@ static GROUPS: &[&[Function]] = &[
     list_search::FUNCTIONS,
     list_sum::FUNCTIONS,
     object_members::FUNCTIONS,
+    text_make::FUNCTIONS,
+    pattern::FUNCTIONS,
+    whole::FUNCTIONS,
+    text::FUNCTIONS,
+    math::FUNCTIONS,
+    choice::FUNCTIONS,
+    bits::FUNCTIONS,
 ];
 
 /// Every function, by name.

@@ -3,6 +3,7 @@
 
 mod answers;
 mod differential;
+mod functions;
 mod host;
 mod lists;
 mod manual;

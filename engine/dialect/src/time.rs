@@ -1,9 +1,12 @@
 //! Calendar arithmetic: reading and printing points in time, truncation, fields. Proleptic Gregorian, UTC without leap seconds;
 //! everything rounds towards the past, so times before 1970 behave like those after.
 
-use arrow::datatypes::{DataType, TimeUnit};
-use chrono::{Datelike, NaiveDate, TimeZone};
+mod zone;
+
+use arrow::datatypes::TimeUnit;
+use chrono::{Datelike, NaiveDate};
 use std::fmt::Write;
+pub(crate) use zone::{Zone, zone_named, zone_of};
 
 pub(crate) const DAY_MS: i64 = 86_400_000;
 
@@ -175,6 +178,12 @@ pub(crate) enum Field {
     Second,
     DayOfWeek,
     DayOfYear,
+    Quarter,
+    /// Of ISO 8601: week 1 holds the year's first Thursday.
+    Week,
+    /// The year that the ISO week belongs to.
+    IsoYear,
+    Millisecond,
 }
 
 /// `field` of a moment given in milliseconds of local time.
@@ -189,7 +198,73 @@ pub(crate) fn field_of(field: Field, local_ms: i64) -> i64 {
         Field::Second => ms / 1_000 % 60,
         Field::DayOfWeek => (days + 3).rem_euclid(7) + 1,
         Field::DayOfYear => days - days_of(civil(days).0, 1, 1) + 1,
+        Field::Quarter => i64::from((civil(days).1 - 1) / 3 + 1),
+        Field::Week => (thursday(days) - days_of(civil(thursday(days)).0, 1, 1)) / 7 + 1,
+        Field::IsoYear => civil(thursday(days)).0,
+        Field::Millisecond => ms % 1_000,
     }
+}
+
+/// The Thursday of the week, from Monday to Sunday, that holds a day: its year is the week's.
+fn thursday(days: i64) -> i64 {
+    days - (days + 3).rem_euclid(7) + 3
+}
+
+/// The years that dates and times made by the dialect keep to.
+pub(crate) const YEARS: std::ops::RangeInclusive<i64> = 1..=9_999;
+
+pub(crate) fn is_leap_year(year: i64) -> bool {
+    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+}
+
+/// How many days a month has, from 1 to 12.
+pub(crate) fn days_in_month(year: i64, month: u32) -> u32 {
+    match month {
+        2 if is_leap_year(year) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Days since 1970 of a day that exists in the years 1 to 9999.
+pub(crate) fn checked_days_of(year: i64, month: i64, day: i64) -> Option<i64> {
+    let real = YEARS.contains(&year) && (1..=12).contains(&month) && (1..=i64::from(days_in_month(year, month as u32))).contains(&day);
+    real.then(|| days_of(year, month as u32, day as u32))
+}
+
+/// A distance in the calendar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    Days(i64),
+    Months(i64),
+}
+
+/// A day moved in the calendar; a day that its month does not have becomes the month's last. `None` outside the years 1 to 9999.
+pub(crate) fn step_days(days: i64, step: Step) -> Option<i64> {
+    let moved = match step {
+        Step::Days(by) => days.checked_add(by)?,
+        Step::Months(by) => {
+            let (year, month, day) = civil(days);
+            let months = year.checked_mul(12)?.checked_add(i64::from(month) - 1)?.checked_add(by)?;
+            let (year, month) = (months.div_euclid(12), months.rem_euclid(12) as u32 + 1);
+            if !YEARS.contains(&year) {
+                return None;
+            }
+            days_of(year, month, day.min(days_in_month(year, month)))
+        }
+    };
+    // 4,000,000 days are 10,951 years: beyond them the calendar would be asked for nothing.
+    (moved.abs() < 4_000_000 && YEARS.contains(&civil(moved).0)).then_some(moved)
+}
+
+/// A moment in ticks moved in the calendar of a zone, its time of day kept.
+pub(crate) fn step_in(step: Step, value: i64, unit: TimeUnit, zone: Zone) -> Option<i64> {
+    let rate = per_second(unit);
+    let (seconds, fraction) = (value.div_euclid(rate), value.rem_euclid(rate));
+    let local = seconds.checked_add(zone.offset_at(seconds))?;
+    let days = step_days(local.div_euclid(86_400), step)?;
+    zone.moment_of(days * 86_400 + local.rem_euclid(86_400)).checked_mul(rate)?.checked_add(fraction)
 }
 
 /// A unit that `dateTrunc` rounds down to.
@@ -232,62 +307,6 @@ pub(crate) fn truncate(to: Truncation, value: i64, unit: TimeUnit) -> Option<i64
         Truncation::Month => start_of(days_of(year, month, 1)),
         Truncation::Quarter => start_of(days_of(year, (month - 1) / 3 * 3 + 1, 1)),
         Truncation::Year => start_of(days_of(year, 1, 1)),
-    }
-}
-
-/// A time zone of a column: UTC (the fast case), an offset or a name of the IANA database.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Zone {
-    Utc,
-    Fixed(i64),
-    Named(chrono_tz::Tz),
-}
-
-/// The zone of a type; a time without a zone is UTC. `None` where the name is unknown.
-pub(crate) fn zone_of(data_type: &DataType) -> Option<Zone> {
-    let DataType::Timestamp(_, Some(name)) = data_type else { return Some(Zone::Utc) };
-    if matches!(name.as_ref(), "UTC" | "Z" | "Etc/UTC" | "+00:00" | "GMT") {
-        return Some(Zone::Utc);
-    }
-    if let Some(digits) = name.strip_prefix(['+', '-']) {
-        let (hours, minutes) = digits.split_once(':').unwrap_or_else(|| digits.split_at(digits.len().min(2)));
-        let seconds = (two_digits(hours, 23)? * 60 + if minutes.is_empty() { 0 } else { two_digits(minutes, 59)? }) * 60;
-        return Some(Zone::Fixed(if name.starts_with('-') { -seconds } else { seconds }));
-    }
-    name.parse().ok().map(Zone::Named)
-}
-
-impl Zone {
-    /// Seconds that the clock of this zone is ahead of UTC at a moment in seconds since 1970.
-    pub(crate) fn offset_at(self, seconds: i64) -> i64 {
-        use chrono::Offset;
-        match self {
-            Zone::Utc => 0,
-            Zone::Fixed(offset) => offset,
-            // Outside the years chrono knows there are no rules; the nearest known moment's apply.
-            Zone::Named(zone) => {
-                let known = seconds.clamp(-60_000_000_000, 250_000_000_000);
-                let moment = chrono::DateTime::from_timestamp(known, 0).expect("the range is clamped to what chrono holds");
-                i64::from(zone.offset_from_utc_datetime(&moment.naive_utc()).fix().local_minus_utc())
-            }
-        }
-    }
-
-    /// The moment, in seconds since 1970, when this zone's clock shows `local` (seconds): the earlier of two; where the clock
-    /// jumped over it, the moment of the jump's end.
-    pub(crate) fn moment_of(self, local: i64) -> i64 {
-        match self {
-            Zone::Utc => local,
-            Zone::Fixed(offset) => local - offset,
-            Zone::Named(_) => {
-                let before = local - self.offset_at(local - 86_400);
-                let after = local - self.offset_at(local + 86_400);
-                [before.min(after), before.max(after)]
-                    .into_iter()
-                    .find(|moment| moment + self.offset_at(*moment) == local)
-                    .unwrap_or(before.max(after))
-            }
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Calendar fields: `year`, `month`, `day`, `hourOf`, `minute`, `second`, `dayOfWeek`, `dayOfYear`
+//! Calendar fields: `year`, `month`, `day`, `hourOf`, `week` and their like
 
 use super::{Args, Function, kernels};
 use crate::Diagnostic;
@@ -31,6 +31,22 @@ pub(super) const FUNCTIONS: &[Function] = &[
     field!("second", Field::Second, "The second, from 0 to 59,", [("second(ts'2026-01-31T17:45:09.5Z')", "9")]),
     field!("dayOfWeek", Field::DayOfWeek, "The day of the week, from 1 for Monday to 7,", [("dayOfWeek(ts'1970-01-01')", "4")]),
     field!("dayOfYear", Field::DayOfYear, "The day of the year, from 1,", [("dayOfYear(ts'2024-12-31')", "366")]),
+    field!("quarter", Field::Quarter, "The quarter of the year, from 1 to 4,", [("quarter(ts'2026-05-31')", "2")]),
+    field!(
+        "week",
+        Field::Week,
+        "The week of the year by ISO 8601 (week 1 holds the first Thursday, weeks start on Monday), from 1 to 53,",
+        [("week(ts'2026-01-31')", "5"), ("week(ts'2027-01-01')", "53")]
+    ),
+    field!("isoYear", Field::IsoYear, "The year that the ISO week belongs to,", [("isoYear(ts'2027-01-01')", "2026")]),
+    field!(
+        "millisecond",
+        Field::Millisecond,
+        "The millisecond of the second, from 0 to 999,",
+        [("millisecond(ts'2026-01-31T17:45:09.512Z')", "512"), ("millisecond(-1)", "999")]
+    ),
+    field!("hour", Field::Hour, "The same as `hourOf`: the hour, from 0 to 23,", [("hour(ts'2026-01-31T17:45Z')", "17")]),
+    field!("dayOfMonth", Field::Day, "The same as `day`: the day of the month, from 1,", [("dayOfMonth(ts'2026-01-31')", "31")]),
 ];
 
 fn bind(mut args: Args<'_>, field: Field) -> Result<Node, Diagnostic> {

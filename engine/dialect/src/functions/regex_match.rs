@@ -28,9 +28,5 @@ pub(super) const FUNCTION: Function = Function {
 
 /// A constant argument as a regular expression.
 pub(super) fn pattern(args: &Args<'_>, at: usize) -> Result<Regex, crate::Diagnostic> {
-    Regex::new(args.constant_text(at)?).map_err(|error| {
-        let reason = error.to_string();
-        let reason = reason.lines().last().unwrap_or_default().trim_start_matches("error: ").to_string();
-        args.refuse(at, format!("this is not a regular expression: {reason}"))
-    })
+    super::pattern::compile(args.constant_text(at)?).map_err(|reason| args.refuse(at, reason))
 }

@@ -81,11 +81,11 @@ pub(super) fn exact(mut args: Args<'_>) -> Result<Node, Diagnostic> {
     }
 }
 
-fn read(text: &str) -> Option<i64> {
+pub(super) fn read(text: &str) -> Option<i64> {
     text.trim().parse().ok()
 }
 
-fn of_float(value: f64) -> Option<i64> {
+pub(super) fn of_float(value: f64) -> Option<i64> {
     // Both bounds are exact: -2^63 fits, 2^63 does not.
     (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&value).then_some(value as i64)
 }

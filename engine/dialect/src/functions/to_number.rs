@@ -34,7 +34,7 @@ pub(super) const FUNCTION: Function = Function {
     },
 };
 
-fn read(text: &str) -> Option<f64> {
+pub(super) fn read(text: &str) -> Option<f64> {
     let text = text.trim();
     // Rust reads `inf` and `NaN` too; here they are not numbers.
     let digits = text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E'));
