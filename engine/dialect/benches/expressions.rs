@@ -2,6 +2,7 @@
 //! function that runs row by row beside its vectorised form. Behind criterion's figures stand the two ratios of one run.
 
 #![allow(clippy::unwrap_used, reason = "a test may end by panicking")]
+#![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "a benchmark reads the clock and prints")]
 #![allow(missing_docs, unreachable_pub, reason = "made by criterion's macros")]
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, ListArray, RecordBatch, StringViewArray};

@@ -255,7 +255,7 @@ pub(crate) fn step_days(days: i64, step: Step) -> Option<i64> {
         }
     };
     // 4,000,000 days are 10,951 years: beyond them the calendar would be asked for nothing.
-    (moved.abs() < 4_000_000 && YEARS.contains(&civil(moved).0)).then_some(moved)
+    (moved.unsigned_abs() < 4_000_000 && YEARS.contains(&civil(moved).0)).then_some(moved)
 }
 
 /// A moment in ticks moved in the calendar of a zone, its time of day kept.

@@ -77,7 +77,10 @@ impl Binder<'_> {
                 let ty = types::list_of(body.ty.clone());
                 (body, ty)
             }
-            Form::SortBy => (orderable(body).or_else(|node| self.unordered(&node))?, list.ty.clone()),
+            Form::SortBy if class(&body.ty) == Class::Other => {
+                return self.fail(&body.span, format!("{} has no order to sort by", types::name(&body.ty)));
+            }
+            Form::SortBy => (body, list.ty.clone()),
             Form::Filter | Form::Any | Form::All | Form::Position | Form::Reduce | Form::Same => {
                 let body = match class(&body.ty) {
                     Class::Bool => body,
@@ -92,10 +95,6 @@ impl Binder<'_> {
         };
         let each = Each { form, slot, args: vec![list], body: Box::new(body) };
         Ok(Node::new(Kind::Each(each), ty, span, false))
-    }
-
-    fn unordered(&self, node: &Node) -> Result<Node, Diagnostic> {
-        self.fail(&node.span, format!("{} has no order to sort by", types::name(&node.ty)))
     }
 
     /// `reduce(list, start, (sum, x) -> …)`
@@ -134,13 +133,5 @@ impl Binder<'_> {
         }
         let ty = value.ty.clone();
         Ok(Node::new(Kind::Try(Box::new(value)), ty, span, false))
-    }
-}
-
-/// A key to sort by, or the node back if its type has no order.
-pub(crate) fn orderable(node: Node) -> Result<Node, Node> {
-    match class(&node.ty) {
-        Class::Other => Err(node),
-        _ => Ok(node),
     }
 }

@@ -122,3 +122,13 @@ fn text_is_ordered_by_its_bytes_and_counted_in_characters() {
     assert_eq!(rows("s in ['b', '']", &rows_of), ["true", "false", "false", "true", "null"]);
     assert_eq!(rows("toNumber(s)", &rows_of), ["bad", "bad", "bad", "bad", "null"]);
 }
+
+#[test]
+fn a_day_moved_to_the_smallest_integer_is_a_bad_row_and_no_panic() {
+    let rows_of = batch(vec![
+        ("day", Arc::new(Date32Array::from(vec![0, -1, 0]))),
+        ("n", Arc::new(Int64Array::from(vec![i64::MIN, i64::MIN + 1, i64::MAX]))),
+    ]);
+    assert_eq!(rows("dateAdd('day', n, day)", &rows_of), ["bad", "bad", "bad"]);
+    assert_eq!(rows("dateAdd('month', n, day)", &rows_of), ["bad", "bad", "bad"]);
+}
