@@ -258,3 +258,167 @@ fn an_epoch_prepared_for_a_sink_that_has_changed_since_is_committed_where_it_was
 fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(10));
 }
+
+#[test]
+fn an_input_that_is_not_there_is_found_by_validate_with_the_folder_it_was_looked_for_in() {
+    for (path, part) in
+        [("in/none.csv", "does not exist"), ("in/*.csv", "no file matches `in/*.csv`"), ("in", "does not exist"), ("empty", "no files in")]
+    {
+        let files = format!(
+            "connector = \"files\"\npath = \"{path}\"\nformat = \"csv\"\nschema = [{{ name = \"type\", type = \"string\" }}, {{ name = \"auction\", type = \"int64\" }}, {{ name = \"price\", type = \"int64\" }}]"
+        );
+        let folder = folder_with(&GOOD.replace("connector = \"nexmark\"\nevents = 1000", &files));
+        std::fs::create_dir(folder.path().join("empty")).unwrap();
+        let output = tidegate(folder.path(), &["validate", "p.toml"]);
+        let all = said(&output);
+        assert_eq!(output.status.code(), Some(78), "{all}");
+        let base = folder.path().canonicalize().unwrap().display().to_string();
+        assert!(
+            all.starts_with("p.toml:4: datasets.events: ") && all.contains(part) && all.contains(&format!("looked in `{base}`")),
+            "{all}"
+        );
+        // A plan only says how it would run.
+        assert_eq!(tidegate(folder.path(), &["plan", "p.toml"]).status.code(), Some(0));
+    }
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_one_is_refused_with_the_reason() {
+    for (dir, part) in [
+        ("/", "the root of the file system"),
+        ("..//../../../../../../../../../..", "the root of the file system"),
+        (".", "the folder of the pipeline itself"),
+        ("", "it is empty"),
+        ("p.toml", "is not a folder"),
+        ("p.toml/deep/er", "is not a folder"),
+    ] {
+        let folder = folder_with(&GOOD.replace("name = \"good\"", &format!("name = \"good\"\n[settings]\nstateDir = \"{dir}\"")));
+        for verb in ["validate", "run"] {
+            let output = tidegate(folder.path(), &[verb, "p.toml"]);
+            assert_eq!(output.status.code(), Some(78), "{dir}: {}", said(&output));
+            assert!(said(&output).starts_with("p.toml:4: settings.stateDir: ") && said(&output).contains(part), "{dir}: {}", said(&output));
+        }
+        assert!(!folder.path().join("out").exists());
+    }
+    let folder = folder_with(&GOOD.replace("name = \"good\"", "name = \"good\"\n[settings]\nstateDir = \"a/b/c\""));
+    assert_eq!(tidegate(folder.path(), &["validate", "p.toml"]).status.code(), Some(0));
+    assert!(!folder.path().join("a").exists(), "a check makes nothing");
+}
+
+const EXPECTED: &str = r#"p.toml:21:41: stages.0.steps.0.expression: unknown column `prise`, did you mean `price`?
+  prise > 1
+  ^^^^^
+p.toml:28:4: stages.1.steps.0.expression: `-` takes a number, not string
+    -channel
+     ^^^^^^^
+p.toml:33:66: stages.2.steps.0.expression: `upper(text) -> string` does not take 3 arguments
+  	upper(name, "é", city)
+  	^^^^^^^^^^^^^^^^^^^^^^
+p.toml:37:72: stages.3.steps.0.expression: unknown function `lenght`, did you mean `length`?
+  price + lenght(name)
+          ^^^^^^
+p.toml:41:43: stages.4.steps.0.expression: a condition is of type `bool`, this is of type `int64`
+    price + 1
+    ^^^^^^^^^
+p.toml:45:49: stages.5.steps.0.expression: this always fails: integer overflow: `9223372036854775808` does not fit in int64
+  price > 9223372036854775807 + 1
+          ^^^^^^^^^^^^^^^^^^^^^^^
+p.toml:50:128: stages.6.steps.0.aggs.0.filter: expected a value, but the expression ends here
+  price > 
+          ^
+7 mistakes found
+"#;
+
+#[test]
+fn a_mistake_in_an_expression_is_shown_at_its_line_and_column_with_a_caret() {
+    let text = r#"name = "carets"
+[datasets.events]
+connector = "nexmark"
+[datasets.out]
+sink = "blackhole"
+[datasets.out2]
+sink = "blackhole"
+[datasets.out3]
+sink = "blackhole"
+[datasets.out4]
+sink = "blackhole"
+[datasets.out5]
+sink = "blackhole"
+[datasets.out6]
+sink = "blackhole"
+[datasets.out7]
+sink = "blackhole"
+[[stages]]
+inputs = ["events"]
+output = "out"
+steps = [{ op = "filter", expression = 'prise > 1' }]
+[[stages]]
+inputs = ["events"]
+output = "out2"
+steps = [
+  { op = "applyExpression", column = "x", expression = '''
+price +
+  -channel''' },
+]
+[[stages]]
+inputs = ["events"]
+output = "out3"
+steps = [{ op = "applyExpression", column = "x", expression = "\tupper(name, \"é\", city)" }]
+[[stages]]
+inputs = ["events"]
+output = "out4"
+steps = [{ op = "applyExpression", column = "x", expression = 'price + lenght(name)' }]
+[[stages]]
+inputs = ["events"]
+output = "out5"
+steps = [{ op = "filter", expression = '  price + 1' }]
+[[stages]]
+inputs = ["events"]
+output = "out6"
+steps = [{ op = "filter", expression = 'price > 9223372036854775807 + 1' }]
+[[stages]]
+inputs = ["events"]
+output = "out7"
+steps = [
+  { op = "windowedAggregate", timeColumn = "dateTime", windowMs = 1000, aggs = [{ op = "count", alias = "n", filter = 'price > ' }] },
+]
+"#;
+    let output = tidegate(folder_with(text).path(), &["validate", "p.toml"]);
+    assert_eq!(output.status.code(), Some(78), "{}", said(&output));
+    assert_eq!(said(&output), EXPECTED);
+}
+
+#[test]
+fn a_mistake_behind_a_variable_has_the_line_alone_and_its_place_in_the_text() {
+    let text = GOOD.replace("type == \"bid\"", "${COLUMN} > 1 && prise > 1");
+    let output = tidegate(folder_with(&text).path(), &["validate", "p.toml"]);
+    let all = said(&output);
+    assert!(all.starts_with("p.toml:15: stages.0.steps.0.expression: ") && all.contains("(line 1, column 16)"), "{all}");
+}
+
+#[test]
+fn a_thousand_chained_stages_are_planned_within_a_second() {
+    let stages = |count: usize| {
+        let mut text = String::from("[datasets.events]\nconnector = \"nexmark\"\n[datasets.out]\nsink = \"blackhole\"\n");
+        // Written last to first, which is the hardest order.
+        for stage in (0..count).rev() {
+            let input = if stage == 0 { "events".to_string() } else { format!("d{stage}") };
+            let output = if stage + 1 == count { "out".to_string() } else { format!("d{}", stage + 1) };
+            text.push_str(&format!("[[stages]]\ninputs = [\"{input}\"]\noutput = \"{output}\"\nsteps = [{{ op = \"filter\", expression = 'price != {stage}' }}]\n"));
+        }
+        folder_with(&text)
+    };
+    for (count, code) in [(1000, 0), (2000, 78)] {
+        let folder = stages(count);
+        let begun = now();
+        let output = tidegate(folder.path(), &["validate", "p.toml"]);
+        let took = begun.elapsed();
+        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+        assert!(took < std::time::Duration::from_secs(2), "{count} stages took {took:?}");
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the process watched has its own clock")]
+fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}
