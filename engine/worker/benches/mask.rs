@@ -8,6 +8,7 @@ use arrow::array::{Array, AsArray, BinaryArray, RecordBatch, StringViewBuilder};
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use foldhash::fast::FixedState;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -98,7 +99,7 @@ impl Sink for Nowhere {
 struct NativeMask {
     column: usize,
     schema: SchemaRef,
-    remembered: HashMap<Box<str>, String>,
+    remembered: HashMap<Box<str>, String, FixedState>,
 }
 
 impl StepFactory for NativeMask {
@@ -148,13 +149,7 @@ fn run() -> RunIdentity {
 
 /// The flights in batches of 8,192, text as the engine holds it.
 fn flights() -> Vec<RecordBatch> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let year = root.join("../shared/data/nycflights13/flights.csv.gz");
-    let file = if year.exists() { year } else { root.join("examples/flights/data/flights-week1.csv.gz") };
-    let names = ["dep_time", "dep_delay", "tailnum", "origin", "distance", "time_hour"];
-    let options = json!({ "path": file, "format": "csv", "nullValues": ["NA"], "inferSample": 1000 });
-    let source = tidegate_connectors::source("files", options.as_object().unwrap(), &ConnectorCtx::new(&root, "flights")).unwrap();
-    let request = SourceRequest::all().with_columns(Some(names.map(String::from).to_vec()));
+    let (source, request) = file();
     let plan = source.plan(&request).unwrap();
     let splits = source.discover(None).unwrap().added;
     let mut reader = source.open(SourceCtx::new(run()).with_request(request).with_start(splits)).unwrap();
@@ -172,9 +167,21 @@ fn flights() -> Vec<RecordBatch> {
     (0..times).map(|at| all.slice(at * ROWS, ROWS.min(all.num_rows() - at * ROWS))).filter(|batch| batch.num_rows() == ROWS).collect()
 }
 
-fn graph(batches: &Arc<Vec<RecordBatch>>, step: Arc<dyn StepFactory>) -> JobGraph {
-    let source = Arc::new(Ready { batches: Arc::clone(batches), at: 0 });
-    let plan = source.plan(&SourceRequest::all()).unwrap();
+/// The columns of the flights that the example's pipeline reads.
+const COLUMNS: [&str; 6] = ["dep_time", "dep_delay", "tailnum", "origin", "distance", "time_hour"];
+
+/// The file as a pipeline reads it, and what is asked of it.
+fn file() -> (Arc<dyn InlineSource>, SourceRequest) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let year = root.join("../shared/data/nycflights13/flights.csv.gz");
+    let file = if year.exists() { year } else { root.join("examples/flights/data/flights-week1.csv.gz") };
+    let options = json!({ "path": file, "format": "csv", "nullValues": ["NA"], "inferSample": 1000 });
+    let source = tidegate_connectors::source("files", options.as_object().unwrap(), &ConnectorCtx::new(&root, "flights")).unwrap();
+    (source, SourceRequest::all().with_columns(Some(COLUMNS.map(String::from).to_vec())))
+}
+
+fn graph(source: Arc<dyn InlineSource>, request: SourceRequest, step: Arc<dyn StepFactory>) -> JobGraph {
+    let plan = source.plan(&request).unwrap();
     let sink: Arc<dyn OutputSink> = Arc::new(Nowhere);
     let schema = step.output_schema();
     let sink = SinkNode {
@@ -191,7 +198,7 @@ fn graph(batches: &Arc<Vec<RecordBatch>>, step: Arc<dyn StepFactory>) -> JobGrap
     let step = PipeStep::new("mask", "0:mask", step, OnBadData::Fail);
     let pipe = Pipe { steps: vec![step], to: vec![PipeEnd::Edge(EdgeId(0))] };
     JobGraph {
-        nodes: vec![Node::source("in", SourceNode::new("in", source, SourceRequest::all(), plan)).with_main(pipe), Node::sink("out", sink)],
+        nodes: vec![Node::source("in", SourceNode::new("in", source, request, plan)).with_main(pipe), Node::sink("out", sink)],
         edges: vec![EdgeSpec { id: EdgeId(0), from: "in".into(), to: "out".into(), input: 0, schema, routing: Routing::Forward }],
     }
 }
@@ -200,28 +207,32 @@ fn mask(c: &mut Criterion) {
     let batches = Arc::new(flights());
     let schema = batches[0].schema();
     let column = schema.index_of("tailnum").unwrap();
-    let native: Arc<dyn StepFactory> = Arc::new(NativeMask { column, schema: Arc::clone(&schema), remembered: HashMap::new() });
+    let native: Arc<dyn StepFactory> = Arc::new(NativeMask { column, schema: Arc::clone(&schema), remembered: HashMap::default() });
     let host = PluginHost::new(HostConfig::new()).unwrap();
     let component = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/target/components/mask-pii.wasm");
     let plugin = host.load(&PluginSpec::new("mask", component)).unwrap();
     let plugin = plugin.transform(&json!({ "columns": ["tailnum"] }), Arc::clone(&schema)).unwrap().factory;
     assert_same(&batches[0], &native, &plugin);
 
-    let mut group = c.benchmark_group("mask");
     let rows = batches.len().max(LEAST_BATCHES) * ROWS;
-    group.sample_size(10).throughput(Throughput::Elements(rows as u64));
-    for (name, step) in [("native", native), ("plugin", plugin)] {
-        group.bench_function(name, |b| {
-            b.iter(|| {
-                let config = JobConfig::new("bench", RunId::new("bench"), "bench");
-                Job::prepare(graph(&batches, Arc::clone(&step)), config, Arc::new(MemoryStore::new()))
-                    .unwrap()
-                    .run(&JobControl::new())
-                    .unwrap()
+    let ready: Arc<dyn InlineSource> = Arc::new(Ready { batches: Arc::clone(&batches), at: 0 });
+    let whole = (batches.len() * ROWS) as u64;
+    let (file, request) = file();
+    let sources = [("the file", file, request, whole), ("batches in memory", ready, SourceRequest::all(), rows as u64)];
+    for (from, source, request, rows) in sources {
+        let mut group = c.benchmark_group(format!("mask, from {from}"));
+        group.sample_size(10).throughput(Throughput::Elements(rows));
+        for (name, step) in [("native", &native), ("plugin", &plugin)] {
+            group.bench_function(name, |b| {
+                b.iter(|| {
+                    let config = JobConfig::new("bench", RunId::new("bench"), "bench");
+                    let graph = graph(Arc::clone(&source), request.clone(), Arc::clone(step));
+                    Job::prepare(graph, config, Arc::new(MemoryStore::new())).unwrap().run(&JobControl::new()).unwrap()
+                });
             });
-        });
+        }
+        group.finish();
     }
-    group.finish();
 }
 
 /// Both steps give the same rows, else their times could not be compared.

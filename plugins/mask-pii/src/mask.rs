@@ -1,9 +1,9 @@
 //! Masking one column.
 
 use crate::config::Mode;
+use foldhash::fast::FixedState;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use tidegate_sdk::arrow::array::{Array, ArrayRef, GenericStringArray, OffsetSizeTrait, cast::AsArray};
 use tidegate_sdk::arrow::buffer::{Buffer, OffsetBuffer};
@@ -22,13 +22,15 @@ type Hash = [u8; HASH_DIGITS];
 pub(crate) struct Masker {
     mode: Mode,
     salted: Sha256,
-    remembered: HashMap<Box<str>, Hash, BuildHasherDefault<DefaultHasher>>,
+    /// Which of `hashes`. Fixed seeds: a transform has no randomness, and what an attacker can make slow is bounded by [`REMEMBERED`].
+    remembered: HashMap<Box<str>, u32, FixedState>,
+    hashes: Vec<Hash>,
 }
 
 impl Masker {
     pub(crate) fn new(mode: Mode, salt: Option<&str>) -> Self {
         let salted = salt.map_or_else(Sha256::new, Sha256::new_with_prefix);
-        Masker { mode, salted, remembered: HashMap::default() }
+        Masker { mode, salted, remembered: HashMap::default(), hashes: Vec::new() }
     }
 
     /// The masked column, of the same type, with the same nulls.
@@ -60,16 +62,18 @@ impl Masker {
     }
 
     fn hash(&mut self, value: &str) -> Hash {
-        if let Some(hash) = self.remembered.get(value) {
-            return *hash;
+        if let Some(at) = self.remembered.get(value) {
+            return self.hashes[*at as usize];
         }
         let mut digest = self.salted.clone();
         digest.update(value.as_bytes());
         let hash = digits(&digest.finalize());
-        if self.remembered.len() == REMEMBERED {
+        if self.hashes.len() == REMEMBERED {
             self.remembered.clear();
+            self.hashes.clear();
         }
-        self.remembered.insert(value.into(), hash);
+        self.remembered.insert(value.into(), self.hashes.len() as u32);
+        self.hashes.push(hash);
         hash
     }
 }
