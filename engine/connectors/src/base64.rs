@@ -29,11 +29,8 @@ fn digit(byte: u8) -> Option<u32> {
 /// Appends the bytes of a text, padded or not; false, with nothing appended, if it is no Base64.
 pub(crate) fn decode(text: &[u8], out: &mut Vec<u8>) -> bool {
     let begun = out.len();
-    let digits = if text.len().is_multiple_of(4) {
-        text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text)
-    } else {
-        text
-    };
+    let digits =
+        if text.len().is_multiple_of(4) { text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text) } else { text };
     for group in digits.chunks(4) {
         let mut bits = 0;
         for (place, byte) in group.iter().enumerate() {

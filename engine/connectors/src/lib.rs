@@ -11,6 +11,8 @@ pub mod blackhole;
 pub mod decode;
 pub mod encode;
 pub mod files;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod nexmark;
 pub mod page;
 mod registry;

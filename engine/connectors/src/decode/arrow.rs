@@ -1,14 +1,16 @@
 //! Arrow IPC, as a file or as a stream, batch by batch.
 
-use super::cells::CellError;
 use super::Wanted;
+use super::cells::CellError;
 use super::conform::{engine_schema, places, settle};
 use ::arrow::array::{ArrayRef, RecordBatch};
 use ::arrow::buffer::Buffer;
 use ::arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use ::arrow::error::ArrowError;
 use ::arrow::ipc::reader::{FileReader, StreamDecoder, StreamReader};
-use ::arrow::ipc::{Buffer as Place, Message, RecordBatch as Body, root_as_message};
+use ::arrow::ipc::{
+    Buffer as Place, Endianness, Field as WireField, Message, RecordBatch as Body, TimeUnit as WireUnit, Type as WireType, root_as_message,
+};
 use std::io::{BufReader, Read, Seek};
 use tidegate_api::{Error, Result};
 
@@ -145,7 +147,14 @@ impl ArrowInput {
         let rows = settle(&self.wanted, &columns, taken)?;
         self.current = Some(batch);
         self.row += taken as u64;
-        Ok(Some(Batch { rows: rows.batch, bad: rows.bad, rescued: rows.rescued, records: taken, next_batch: self.batch, next_row: self.row }))
+        Ok(Some(Batch {
+            rows: rows.batch,
+            bad: rows.bad,
+            rescued: rows.rescued,
+            records: taken,
+            next_batch: self.batch,
+            next_row: self.row,
+        }))
     }
 }
 
@@ -166,17 +175,22 @@ pub(super) fn whole(payload: &[u8]) -> Result<(SchemaRef, Vec<RecordBatch>)> {
         return Err(Error::data("an Arrow file, where a stream is expected"));
     }
     check(payload)?;
-    let mut decoder = StreamDecoder::new();
-    let mut rest = Buffer::from(payload);
-    let mut batches = Vec::new();
-    while !rest.is_empty() {
-        if let Some(batch) = decoder.decode(&mut rest).map_err(|error| broken(&error))? {
-            batches.push(batch);
+    // What is checked above are the places where the library is known to give up by panicking; should there be another, it
+    // costs the message and not the run.
+    let read = std::panic::catch_unwind(|| -> Result<_> {
+        let mut decoder = StreamDecoder::new();
+        let mut rest = Buffer::from(payload);
+        let mut batches = Vec::new();
+        while !rest.is_empty() {
+            if let Some(batch) = decoder.decode(&mut rest).map_err(|error| broken(&error))? {
+                batches.push(batch);
+            }
         }
-    }
-    decoder.finish().map_err(|error| broken(&error))?;
-    let schema = decoder.schema().ok_or_else(|| Error::data("an Arrow stream without a schema"))?;
-    Ok((schema, batches))
+        decoder.finish().map_err(|error| broken(&error))?;
+        let schema = decoder.schema().ok_or_else(|| Error::data("an Arrow stream without a schema"))?;
+        Ok((schema, batches))
+    });
+    read.unwrap_or_else(|_| Err(Error::data("no Arrow stream: the library cannot read it")))
 }
 
 fn broken(error: &ArrowError) -> Error {
@@ -190,7 +204,9 @@ fn check(payload: &[u8]) -> Result<()> {
     let (mut rest, mut total) = (payload, 0i64);
     while let Some(first) = number(rest) {
         let (length, head) = if first == -1 { (number(&rest[4..]), 8) } else { (Some(first), 4) };
-        let Some(length) = length.and_then(|length| usize::try_from(length).ok()) else { return wrong("a message has an impossible length") };
+        let Some(length) = length.and_then(|length| usize::try_from(length).ok()) else {
+            return wrong("a message has an impossible length");
+        };
         if length == 0 {
             return Ok(());
         }
@@ -200,6 +216,15 @@ fn check(payload: &[u8]) -> Result<()> {
         let Some(body) = usize::try_from(message.bodyLength()).ok().and_then(|length| behind.get(..length)) else {
             return wrong("it ends within a message");
         };
+        if let Some(schema) = message.header_as_schema() {
+            if schema.endianness() != Endianness::Little {
+                return wrong("it is big-endian");
+            }
+            let Some(fields) = schema.fields() else { return wrong("its schema has no fields") };
+            if !fields.iter().all(|field| is_known(&field, 0)) {
+                return wrong("its schema has a type that does not exist, or that is not read");
+            }
+        }
         total = total.saturating_add(claimed(&message, body)?);
         if total > MOST_BYTES {
             return wrong("it becomes too large");
@@ -209,9 +234,64 @@ fn check(payload: &[u8]) -> Result<()> {
     if rest.is_empty() { Ok(()) } else { wrong("it ends within a message") }
 }
 
+/// Whether a field is of a type that the library knows, in all its parts.
+fn is_known(field: &WireField<'_>, depth: usize) -> bool {
+    const MAX_DEPTH: usize = 32;
+    let children = || field.children().into_iter().flatten().collect::<Vec<_>>();
+    let inner = |count: Option<usize>| {
+        let children = children();
+        depth < MAX_DEPTH && count.is_none_or(|count| children.len() == count) && children.iter().all(|child| is_known(child, depth + 1))
+    };
+    let whole = |bits: i32| matches!(bits, 8 | 16 | 32 | 64);
+    let unit = |unit: WireUnit| (WireUnit::SECOND.0..=WireUnit::NANOSECOND.0).contains(&unit.0);
+    if let Some(dictionary) = field.dictionary() {
+        if !dictionary.indexType().is_some_and(|index| whole(index.bitWidth())) {
+            return false;
+        }
+    }
+    match field.type_type() {
+        WireType::Null
+        | WireType::Bool
+        | WireType::Binary
+        | WireType::BinaryView
+        | WireType::LargeBinary
+        | WireType::Utf8
+        | WireType::Utf8View
+        | WireType::LargeUtf8 => true,
+        WireType::Int => field.type_as_int().is_some_and(|int| whole(int.bitWidth())),
+        WireType::FloatingPoint => field.type_as_floating_point().is_some_and(|float| (0..=2).contains(&float.precision().0)),
+        WireType::FixedSizeBinary => field.type_as_fixed_size_binary().is_some_and(|fixed| fixed.byteWidth() >= 0),
+        WireType::Date => field.type_as_date().is_some_and(|date| (0..=1).contains(&date.unit().0)),
+        WireType::Time => field.type_as_time().is_some_and(|time| {
+            let short = matches!(time.unit(), WireUnit::SECOND | WireUnit::MILLISECOND);
+            unit(time.unit()) && time.bitWidth() == if short { 32 } else { 64 }
+        }),
+        WireType::Timestamp => field.type_as_timestamp().is_some_and(|timestamp| unit(timestamp.unit())),
+        WireType::Decimal => field.type_as_decimal().is_some_and(|decimal| {
+            let most = match decimal.bitWidth() {
+                32 => 9,
+                64 => 18,
+                128 => 38,
+                256 => 76,
+                _ => 0,
+            };
+            (1..=most).contains(&decimal.precision()) && (0..=decimal.precision()).contains(&decimal.scale())
+        }),
+        WireType::List | WireType::LargeList => inner(Some(1)),
+        WireType::Struct_ => inner(None),
+        WireType::Map => {
+            let entries = children();
+            let pair = entries.first().is_some_and(|entry| entry.children().is_some_and(|fields| fields.len() == 2));
+            field.type_as_map().is_some() && pair && inner(Some(1))
+        }
+        _ => false,
+    }
+}
+
 /// How many bytes the body of a message becomes, and whether it can have so many rows.
 fn claimed(message: &Message<'_>, body: &[u8]) -> Result<i64> {
-    let batch: Option<Body<'_>> = message.header_as_record_batch().or_else(|| message.header_as_dictionary_batch().and_then(|batch| batch.data()));
+    let batch: Option<Body<'_>> =
+        message.header_as_record_batch().or_else(|| message.header_as_dictionary_batch().and_then(|batch| batch.data()));
     let Some(batch) = batch else { return Ok(0) };
     let mut bytes = body.len() as i64;
     if batch.compression().is_some() {
@@ -232,7 +312,13 @@ fn decompressed(place: &Place, body: &[u8]) -> i64 {
     match claimed {
         // Not compressed after all.
         Some(-1) | None => 0,
-        Some(claimed) if place.length() >= 8 => if claimed < 0 { i64::MAX } else { claimed },
+        Some(claimed) if place.length() >= 8 => {
+            if claimed < 0 {
+                i64::MAX
+            } else {
+                claimed
+            }
+        }
         Some(_) => 0,
     }
 }

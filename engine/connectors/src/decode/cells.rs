@@ -132,8 +132,9 @@ pub(super) fn boolean(text: &[u8]) -> Option<bool> {
 }
 
 /// Eight digits as a number, without a branch for each.
+#[inline]
 fn eight_digits(chunk: [u8; 8]) -> Option<u64> {
-    let digits = u64::from_le_bytes(chunk) ^ 0x3030_3030_3030_3030;
+    let digits = u64::from_le_bytes(chunk) ^ ZEROS;
     if (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080 != 0 {
         return None;
     }
@@ -143,23 +144,51 @@ fn eight_digits(chunk: [u8; 8]) -> Option<u64> {
     Some(fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xFFFF_FFFF)
 }
 
-/// At most 18 digits, which any 64-bit integer can hold.
-fn few_digits(mut digits: &[u8]) -> Option<i64> {
-    if digits.is_empty() || digits.len() > 18 {
-        return None;
-    }
-    let mut value = 0u64;
-    while let Some((chunk, rest)) = digits.split_first_chunk::<8>() {
-        value = value * 100_000_000 + eight_digits(*chunk)?;
-        digits = rest;
-    }
-    for byte in digits {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
+const ZEROS: u64 = 0x3030_3030_3030_3030;
+
+/// At most 16 digits, which any 64-bit integer can hold.
+#[inline]
+fn few_digits(digits: &[u8]) -> Option<i64> {
+    const POWERS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+    let count = digits.len();
+    let value = match (digits.first_chunk::<8>(), digits.last_chunk::<8>()) {
+        (Some(first), Some(last)) if count <= 16 => {
+            let more = count - 8;
+            let head = eight_digits(*first)?;
+            if more == 0 {
+                head
+            } else {
+                // The last eight overlap the first; what was read already counts as zeros in front.
+                let read = 8 * (8 - more) as u32;
+                let tail = (u64::from_le_bytes(*last) >> read) << read | ZEROS & !(u64::MAX << read);
+                head * POWERS[more] + eight_digits(tail.to_le_bytes())?
+            }
         }
-        value = value * 10 + u64::from(digit);
-    }
+        (Some(_), _) => return None,
+        (None, _) => match (digits.first_chunk::<4>(), digits.last_chunk::<4>()) {
+            (Some(first), Some(last)) => {
+                // Two halves that overlap, then zeros in front.
+                let (low, high) = (u64::from(u32::from_le_bytes(*first)), u64::from(u32::from_le_bytes(*last)));
+                let front = 8 * (8 - count) as u32;
+                let whole = low | high << (8 * (count - 4));
+                eight_digits((whole << front | ZEROS & !(u64::MAX << front)).to_le_bytes())?
+            }
+            _ => {
+                let mut value = 0;
+                for byte in digits {
+                    let digit = byte.wrapping_sub(b'0');
+                    if digit > 9 {
+                        return None;
+                    }
+                    value = value * 10 + u64::from(digit);
+                }
+                if digits.is_empty() {
+                    return None;
+                }
+                value
+            }
+        },
+    };
     i64::try_from(value).ok()
 }
 
@@ -339,7 +368,7 @@ mod tests {
             if let Some(value) = quick {
                 prop_assert_eq!(text.parse::<i64>().ok(), Some(value));
             } else {
-                prop_assert!(text.len() > 18 || text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()));
+                prop_assert!(text.len() > 16 || text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()));
             }
         }
     }

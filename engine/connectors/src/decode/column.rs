@@ -4,7 +4,9 @@
 //! record is taken out at the end. A field inside of a struct or list that may not be null gets an empty value instead, since
 //! such an array could not be made otherwise; its record is bad in any case.
 
-use super::cells::{Cell, Faults, boolean, decimal, float, fraction_digits, from_hex, integer, short_float, shortened, timestamp, unsigned};
+use super::cells::{
+    Cell, Faults, boolean, decimal, float, fraction_digits, from_hex, integer, short_float, shortened, timestamp, unsigned,
+};
 use super::times::{Zone, date, per_second, time_of_day};
 use super::unsupported;
 use crate::base64;
@@ -15,8 +17,8 @@ use arrow::array::{
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::kernels::cast_utils::parse_decimal;
 use arrow::datatypes::{
-    ArrowNativeType, DataType, Date32Type, Decimal128Type, Decimal256Type, FieldRef, Fields, Float32Type, Float64Type, Int8Type,
-    Int16Type, Int32Type, Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit,
+    ArrowNativeType, DataType, Date32Type, Decimal128Type, Decimal256Type, FieldRef, Fields, Float32Type, Float64Type, Int8Type, Int16Type,
+    Int32Type, Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit,
     TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
     UInt64Type, i256,
 };
@@ -103,7 +105,6 @@ pub(super) fn is_scalar(data_type: &DataType) -> bool {
         other => other.is_integer(),
     }
 }
-
 
 impl Column {
     /// A column for about so many rows. `format` is named if it cannot hold the type.

@@ -1,8 +1,8 @@
 //! CSV as RFC 4180 has it: a quoted field may hold delimiters, line ends and doubled quotes; lines end with LF or CRLF; blank
 //! lines are skipped. Columns are matched by the names of the header, and only the wanted ones are looked at.
 //!
-//! An unquoted field that is one of the null values is null. A quoted field of a text column never is, so that an empty text
-//! survives; for other types quoting makes no difference.
+//! An unquoted field that is one of the null values is null. A quoted field of a column of text or bytes never is, so that an empty
+//! one survives; for other types quoting makes no difference.
 
 use super::cells::{Cell, Faults};
 use super::column::{BytesAs, Column, columns, is_scalar};
@@ -194,11 +194,12 @@ impl CsvDecoder {
     /// Appends a column of every record; `text_of` is what the spans of a record refer to.
     fn append<'a>(&'a self, text_of: impl Fn(usize) -> &'a [u8], slot: usize, column: &mut Column, faults: &mut Faults) {
         let width = self.wanted.decoded().len();
-        let is_text = matches!(self.wanted.decoded()[slot].data_type(), DataType::Utf8View);
+        let is_text = matches!(self.wanted.decoded()[slot].data_type(), DataType::Utf8View | DataType::Binary);
         let nulls: Vec<&[u8]> = self.format.null_values.iter().map(|value| value.as_bytes()).collect();
         let cell = |record: usize| {
             let span = self.spans[record * width + slot];
-            let bytes = if span.place == Place::Scratch { &self.scratch[span.start..span.end] } else { &text_of(record)[span.start..span.end] };
+            let bytes =
+                if span.place == Place::Scratch { &self.scratch[span.start..span.end] } else { &text_of(record)[span.start..span.end] };
             if span.place == Place::Broken {
                 Cell::Masked
             } else if (span.place == Place::Plain || !is_text) && nulls.contains(&bytes) {
@@ -338,7 +339,11 @@ impl Decoder for CsvDecoder {
                     let (record, expected) = (self.records.len(), self.slots.len());
                     if !closed || fields != expected {
                         faults.add_broken(record, &self.wanted, || {
-                            if closed { format!("expected {expected} fields, found {fields}") } else { "a quoted field is never closed".into() }
+                            if closed {
+                                format!("expected {expected} fields, found {fields}")
+                            } else {
+                                "a quoted field is never closed".into()
+                            }
                         });
                         self.spans[base..].fill(Span { place: Place::Broken, ..EMPTY });
                     }

@@ -3,6 +3,7 @@
 use super::byte_order_mark;
 use super::conform::engine_schema;
 use super::csv::{CsvFormat, header, split_record};
+use super::times::{Zone, date, moment};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::json::reader::infer_json_schema_from_iterator;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ enum Guess {
     Integer,
     Float,
     Date,
-    Timestamp,
+    /// In the unit that its finest value needs.
+    Timestamp(TimeUnit),
     Text,
 }
 
@@ -31,11 +33,14 @@ impl Guess {
             Guess::Integer
         } else if !is_code && digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') && text.parse::<f64>().is_ok() {
             Guess::Float
-        } else if text.is_ascii() && text.len() == 10 && arrow::compute::kernels::cast_utils::string_to_datetime(&chrono::Utc, text).is_ok()
-        {
+        } else if date(text.as_bytes()).is_some() {
             Guess::Date
-        } else if text.is_ascii() && arrow::compute::kernels::cast_utils::string_to_datetime(&chrono::Utc, text).is_ok() {
-            Guess::Timestamp
+        } else if let Some((_, nanos)) = moment(text.as_bytes(), Zone::Utc) {
+            Guess::Timestamp(match nanos {
+                _ if nanos % 1_000_000 == 0 => TimeUnit::Millisecond,
+                _ if nanos % 1_000 == 0 => TimeUnit::Microsecond,
+                _ => TimeUnit::Nanosecond,
+            })
         } else {
             Guess::Text
         }
@@ -46,7 +51,8 @@ impl Guess {
             (Guess::Nothing, guess) | (guess, Guess::Nothing) => guess,
             (a, b) if a == b => a,
             (Guess::Integer | Guess::Float, Guess::Integer | Guess::Float) => Guess::Float,
-            (Guess::Date | Guess::Timestamp, Guess::Date | Guess::Timestamp) => Guess::Timestamp,
+            (Guess::Timestamp(a), Guess::Timestamp(b)) => Guess::Timestamp(a.max(b)),
+            (Guess::Date, Guess::Timestamp(unit)) | (Guess::Timestamp(unit), Guess::Date) => Guess::Timestamp(unit),
             _ => Guess::Text,
         }
     }
@@ -57,7 +63,7 @@ impl Guess {
             Guess::Integer => DataType::Int64,
             Guess::Float => DataType::Float64,
             Guess::Date => DataType::Date32,
-            Guess::Timestamp => DataType::Timestamp(TimeUnit::Millisecond, None),
+            Guess::Timestamp(unit) => DataType::Timestamp(unit, None),
             Guess::Nothing | Guess::Text => DataType::Utf8View,
         }
     }

@@ -290,7 +290,8 @@ impl MessageDecoder {
         let rows = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
         let bad = bad.into_iter().map(|(number, error, raw)| {
             let message = &messages[number as usize];
-            let row = BadRow::new(error.reason, error.message, raw).at(format!("partition {}, offset {}", message.partition, message.offset));
+            let row =
+                BadRow::new(error.reason, error.message, raw).at(format!("partition {}, offset {}", message.partition, message.offset));
             BadRecord { record: number as usize, offset: usize::try_from(message.offset).unwrap_or(0), row }
         });
         Ok(DecodedMessages { rows, message_of, bad: bad.collect(), rescued, tombstones })
@@ -300,9 +301,9 @@ impl MessageDecoder {
     fn with_tombstones(&self, rows: RecordBatch, message_of: &mut Vec<u32>, bad: &mut Vec<Bad>, empty: &[u32]) -> Result<RecordBatch> {
         if let Some(required) = self.wanted.decoded().iter().find(|field| !field.is_nullable()) {
             let message = format!("column `{}`: a value is missing", required.name());
-            bad.extend(empty.iter().map(|number| {
-                (*number, CellError { reason: BadReason::MissingValue, message: message.clone() }, Vec::new())
-            }));
+            bad.extend(
+                empty.iter().map(|number| (*number, CellError { reason: BadReason::MissingValue, message: message.clone() }, Vec::new())),
+            );
             bad.sort_by_key(|(number, _, _)| *number);
             return Ok(rows);
         }

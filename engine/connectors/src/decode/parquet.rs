@@ -1,7 +1,7 @@
 //! Parquet, row group by row group, only the wanted columns.
 
-use super::cells::CellError;
 use super::Wanted;
+use super::cells::CellError;
 use super::conform::{engine_schema, places, settle};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
@@ -129,7 +129,14 @@ impl ParquetFile {
         let rows = settle(&self.wanted, &columns, taken)?;
         let first = self.before + self.row;
         self.row += taken as u64;
-        Ok(Some(Read { rows: rows.batch, bad: rows.bad, rescued: rows.rescued, records: taken, first, next: Place { group: self.group as u64, row: self.row } }))
+        Ok(Some(Read {
+            rows: rows.batch,
+            bad: rows.bad,
+            rescued: rows.rescued,
+            records: taken,
+            first,
+            next: Place { group: self.group as u64, row: self.row },
+        }))
     }
 
     /// The reader of the current row group, opened at the current row.

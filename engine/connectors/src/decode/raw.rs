@@ -28,10 +28,9 @@ impl RawRows {
                 field.name(),
                 types::name(field.data_type())
             ))),
-            fields => Err(Error::config(format!(
-                "the format `raw` has one column of type `binary` or `string`, the schema has {}",
-                fields.len()
-            ))),
+            fields => {
+                Err(Error::config(format!("the format `raw` has one column of type `binary` or `string`, the schema has {}", fields.len())))
+            }
         }
     }
 }

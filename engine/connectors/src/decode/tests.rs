@@ -305,3 +305,42 @@ fn a_text_column_takes_scalars_as_their_text() {
     assert_eq!(texts(&decoded.rows, 0), [Some("a text longer than twelve bytes"), Some("7"), Some("true"), None]);
     assert_eq!(decoded.rows.column(0).null_count(), 1);
 }
+
+#[test]
+fn p015_a_byte_order_mark_before_a_quoted_field_does_not_split_the_row() {
+    for (text, first) in [("\u{feff}\"a,b\",c\n", "a,b"), ("\u{feff}\"a\nb\",c\n", "a\nb")] {
+        for step in 1..text.len() {
+            let format = CsvFormat { header: false, ..CsvFormat::default() };
+            let mut decoder = CsvDecoder::new(format, Wanted::all(schema(&[("x", "string"), ("y", "string")]))).unwrap();
+            let decoded = decode_all(&mut decoder, text.as_bytes(), step, 10);
+            assert_eq!((texts(&decoded.rows, 0), texts(&decoded.rows, 1)), (vec![Some(first)], vec![Some("c")]));
+        }
+    }
+}
+
+#[test]
+fn p016_a_csv_record_is_one_however_long_wide_and_cut_it_is() {
+    let names: Vec<String> = (0..200).map(|column| format!("c{column}")).collect();
+    let declared: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "string")).collect();
+    let long = "line1\nline2 ".repeat(500);
+    let fields: Vec<String> = (0..200).map(|column| if column == 150 { format!("\"{long}\"") } else { column.to_string() }).collect();
+    let text = format!("{}\n{}\n{}\n", names.join(","), fields.join(","), fields.join(","));
+    for step in [1, 7, 1_000, 1_023, 1_024, 100_000] {
+        let mut decoder =
+            CsvDecoder::new(CsvFormat::default(), Wanted::some(schema(&declared), |name| name == "c150" || name == "c199")).unwrap();
+        let decoded = decode_all(&mut decoder, text.as_bytes(), step, 1);
+        assert_eq!(texts(&decoded.rows, 0), [Some(long.as_str()), Some(long.as_str())]);
+        assert_eq!(texts(&decoded.rows, 1), [Some("199"), Some("199")]);
+    }
+}
+
+#[test]
+fn p017_a_line_end_of_two_bytes_may_be_cut_anywhere() {
+    let text = "a,b\r\n1,x\r\n2,\"y\r\n\"\r\n3,z\r\n";
+    for step in 1..text.len() {
+        let mut decoder = CsvDecoder::new(CsvFormat::default(), Wanted::all(schema(&[("a", "int64"), ("b", "string")]))).unwrap();
+        let decoded = decode_all(&mut decoder, text.as_bytes(), step, 1);
+        assert_eq!(texts(&decoded.rows, 1), [Some("x"), Some("y\r\n"), Some("z")], "{step}");
+        assert_eq!(decoded.bad, []);
+    }
+}

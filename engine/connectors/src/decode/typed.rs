@@ -121,7 +121,9 @@ impl Column {
                         value.as_unscaled().and_then(|(unscaled, scale)| decimal_at(unscaled, scale, 0, 38)?.to_i128()?.try_into().ok())
                     }
                     (Value::Date(days), Meaning::Date | Meaning::Number) => Some(days),
-                    (Value::Date(days), Meaning::Timestamp(unit, _)) => days.checked_mul(86_400).and_then(|seconds| in_unit(seconds, 0, unit)),
+                    (Value::Date(days), Meaning::Timestamp(unit, _)) => {
+                        days.checked_mul(86_400).and_then(|seconds| in_unit(seconds, 0, unit))
+                    }
                     (Value::Time(value, unit), Meaning::Time(to)) => rescaled(value, unit, to),
                     (Value::Moment(value, unit), Meaning::Timestamp(to, _)) => rescaled(value, unit, to),
                     (Value::Time(value, _) | Value::Moment(value, _), Meaning::Number) => Some(value),

@@ -65,6 +65,8 @@ fn written_type(data_type: &DataType) -> Result<DataType> {
     };
     Ok(match data_type {
         DataType::UInt64 => DataType::Decimal128(20, 0),
+        // Avro's own times of day end at microseconds; a column of nanoseconds reads the number back.
+        DataType::Time64(TimeUnit::Nanosecond) => DataType::Int64,
         DataType::Timestamp(TimeUnit::Second, zone) => DataType::Timestamp(TimeUnit::Millisecond, zone.clone()),
         DataType::Time32(TimeUnit::Second) => DataType::Time32(TimeUnit::Millisecond),
         DataType::List(item) => DataType::List(field(item)?),
@@ -133,7 +135,11 @@ impl AvroEncoder {
         let bytes = Shared::default();
         let codec = deflate.then_some(CompressionCodec::Deflate);
         let writer = WriterBuilder::new(schema.as_ref().clone()).with_compression(codec).build::<_, AvroOcfFormat>(bytes.clone());
-        Ok(AvroEncoder { schema, bytes, writer: Some(writer.map_err(|error| Error::config(format!("Avro cannot hold these columns: {error}")))?) })
+        Ok(AvroEncoder {
+            schema,
+            bytes,
+            writer: Some(writer.map_err(|error| Error::config(format!("Avro cannot hold these columns: {error}")))?),
+        })
     }
 }
 

@@ -1,9 +1,9 @@
 //! CSV with a header. Null is nothing at all, an empty text is a pair of quotes, so reading it back gives the same rows.
 
-use super::{Encoder, TextOptions, Written};
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, SchemaRef};
-use arrow::util::display::{ArrayFormatter, FormatOptions};
+use super::values::{Value, Values, date, decimal, millis, moment, split, time};
+use super::{Encoder, TextOptions, refused};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use std::fmt::Write;
 use tidegate_api::sink::RowError;
 use tidegate_api::{Error, Result, types};
@@ -16,7 +16,10 @@ pub struct CsvEncoder {
 
 /// Writes records.
 pub(super) struct CsvRows {
-    written: Written,
+    columns: usize,
+    options: TextOptions,
+    /// Whether records are lines, of which readers skip blank ones.
+    lines: bool,
 }
 
 impl CsvEncoder {
@@ -34,8 +37,13 @@ impl CsvEncoder {
             }
             text.push('\n');
         }
-        Ok(CsvEncoder { rows: CsvRows::new(schema, options)?, text })
+        Ok(CsvEncoder { rows: CsvRows::new(&schema, options, true)?, text })
     }
+}
+
+/// Whether a pair of quotes is a value of a column, and not null.
+fn is_textual(values: &Values) -> bool {
+    matches!(values, Values::Text(_) | Values::Binary(_))
 }
 
 /// Whether CSV can hold rows of this schema.
@@ -76,36 +84,61 @@ fn push_text(out: &mut String, text: &str) {
 impl CsvRows {
     /// # Errors
     /// `Config` for a column that CSV cannot hold.
-    pub(super) fn new(schema: SchemaRef, options: TextOptions) -> Result<Self> {
-        check(&schema)?;
-        Ok(CsvRows { written: Written::new(schema, options) })
+    pub(super) fn new(schema: &SchemaRef, options: TextOptions, lines: bool) -> Result<Self> {
+        check(schema)?;
+        Ok(CsvRows { columns: schema.fields().len(), options, lines })
     }
 
     /// Appends records; `ended` is called behind each.
     pub(super) fn write(&self, rows: &RecordBatch, text: &mut String, mut ended: impl FnMut(&mut String)) -> Result<Vec<RowError>> {
-        let (rows, refused) = self.written.cast(rows)?;
-        // A value without a text is a failure, never a text about the failure.
-        let options = FormatOptions::new().with_display_error(false);
-        let formatters = rows.columns().iter().map(|column| ArrayFormatter::try_new(column, &options)).collect::<Result<Vec<_>, _>>()?;
+        if rows.num_columns() != self.columns {
+            return Err(Error::internal("the rows to encode have other columns than the encoder"));
+        }
+        let (kept, mut bad) = refused(rows, self.options.form())?;
+        let rows = kept.as_ref().unwrap_or(rows);
+        let columns = Values::of_rows(rows)?;
         for row in 0..rows.num_rows() {
-            for (index, (column, formatter)) in rows.columns().iter().zip(&formatters).enumerate() {
-                push_separator(text, index);
-                if column.is_null(row) {
-                    // A line with nothing on it would be skipped by readers.
-                    if rows.num_columns() == 1 && !matches!(column.data_type(), DataType::Utf8View) {
-                        text.push_str("\"\"");
-                    }
+            if let (true, [(name, values)]) = (self.lines, &columns[..]) {
+                // Such a column has no times, so no row was left out above and this is the row's own number.
+                if is_textual(values) && matches!(values.get(row), Value::Null) {
+                    let message = "null alone on a line cannot be told from no line at all".to_string();
+                    bad.push(RowError { row, column: Some(name.clone()), message });
                     continue;
                 }
-                match column.data_type() {
-                    DataType::Utf8View => push_text(text, column.as_string_view().value(row)),
-                    DataType::Utf8 => push_text(text, column.as_string::<i32>().value(row)),
-                    _ => write!(text, "{}", formatter.value(row)).map_err(|_| Error::internal("a value cannot be written as text"))?,
-                }
+            }
+            for (index, (_, values)) in columns.iter().enumerate() {
+                push_separator(text, index);
+                self.push_value(values, row, text)?;
             }
             ended(text);
         }
-        Ok(refused)
+        Ok(bad)
+    }
+
+    fn push_value(&self, values: &Values, row: usize, text: &mut String) -> Result<()> {
+        let failed = |_| Error::internal("a value cannot be written as text");
+        match values.get(row) {
+            // A line with nothing on it would be skipped by readers.
+            Value::Null if self.columns == 1 && !is_textual(values) => text.push_str("\"\""),
+            Value::Null => {}
+            Value::Bool(value) => write!(text, "{value}").map_err(failed)?,
+            Value::Int(value) => write!(text, "{value}").map_err(failed)?,
+            Value::Float(value) => write!(text, "{value:?}").map_err(failed)?,
+            Value::ShortFloat(value) => write!(text, "{value:?}").map_err(failed)?,
+            Value::Decimal(unscaled, scale) => decimal(unscaled, scale, text),
+            Value::Text(value) => push_text(text, value),
+            Value::Bytes(bytes) if bytes.is_empty() => text.push_str("\"\""),
+            Value::Bytes(bytes) => bytes.iter().try_for_each(|byte| write!(text, "{byte:02x}")).map_err(failed)?,
+            Value::Date(days) => date(i64::from(days), text),
+            Value::Time(value, unit) => {
+                let (seconds, nanos) = split(value, unit);
+                time(seconds, nanos, text);
+            }
+            Value::Moment(value, unit, _) if self.options.epoch_ms => write!(text, "{}", millis(value, unit)).map_err(failed)?,
+            Value::Moment(value, unit, zone) => moment(value, unit, zone, text),
+            Value::List(..) | Value::Struct(_) => return Err(Error::internal("a list or struct in CSV")),
+        }
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 //! Numbers that JSON does not have leave as the texts `"NaN"`, `"Infinity"` and `"-Infinity"`, which a float column reads back.
 //! Decimals are texts with all digits of their scale, bytes are Base64.
 
-use super::values::{Value, Values, date, decimal, moment, split, time};
+use super::values::{Value, Values, date, decimal, millis, moment, split, time};
 use super::{Encoder, TextOptions, refused};
 use crate::base64;
 use arrow::array::RecordBatch;
@@ -120,9 +120,7 @@ impl RowWriter {
                 text!(time(seconds, nanos, scratch));
             }
             Value::Moment(value, unit, _) if self.options.epoch_ms => {
-                let (seconds, nanos) = split(value, unit);
-                let millis = i128::from(seconds) * 1_000 + i128::from(nanos / 1_000_000);
-                put!("{millis}");
+                put!("{}", millis(value, unit));
             }
             Value::Moment(value, unit, zone) => text!(moment(value, unit, zone, scratch)),
             Value::List(items, values) => {

@@ -75,7 +75,7 @@ impl CsvMessages {
     /// # Errors
     /// `Config` for a column that CSV cannot hold.
     pub fn new(schema: SchemaRef, options: TextOptions) -> Result<Self> {
-        Ok(CsvMessages { rows: CsvRows::new(schema, options)? })
+        Ok(CsvMessages { rows: CsvRows::new(&schema, options, false)? })
     }
 }
 

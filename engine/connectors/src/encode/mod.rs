@@ -23,12 +23,9 @@ pub use messages::{ArrowMessages, CsvMessages, Encoded, JsonMessages, MessageEnc
 pub use parquet::{Codec, ParquetEncoder};
 pub use protobuf::ProtobufMessages;
 
-use ::arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
-use ::arrow::compute::cast;
-use ::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
-use std::sync::Arc;
+use ::arrow::array::RecordBatch;
+use tidegate_api::Result;
 use tidegate_api::sink::RowError;
-use tidegate_api::{Error, Result};
 
 /// Turns batches of one schema into the bytes of one file or stream.
 pub trait Encoder: Send {
@@ -72,70 +69,4 @@ fn refused(rows: &RecordBatch, form: range::Form) -> Result<(Option<RecordBatch>
         None => (None, Vec::new()),
         Some((rows, refused)) => (Some(rows), refused),
     })
-}
-
-/// The type that a column is cast to before it is written as text.
-fn written_type(data_type: &DataType, options: TextOptions) -> DataType {
-    let field = |field: &FieldRef| -> FieldRef {
-        Arc::new(Field::new(field.name(), written_type(field.data_type(), options), field.is_nullable()))
-    };
-    match data_type {
-        DataType::Decimal32(_, _) | DataType::Decimal64(_, _) | DataType::Decimal128(_, _) | DataType::Decimal256(_, _) => {
-            DataType::Utf8View
-        }
-        DataType::Int64 | DataType::UInt64 if options.int64_as_text => DataType::Utf8View,
-        DataType::Timestamp(_, _) if options.epoch_ms => DataType::Int64,
-        DataType::List(item) => DataType::List(field(item)),
-        DataType::LargeList(item) => DataType::LargeList(field(item)),
-        DataType::Struct(fields) => DataType::Struct(fields.iter().map(field).collect::<Fields>()),
-        other => other.clone(),
-    }
-}
-
-/// Casts batches to what is written.
-struct Written {
-    from: SchemaRef,
-    schema: SchemaRef,
-    options: TextOptions,
-}
-
-impl Written {
-    fn new(from: SchemaRef, options: TextOptions) -> Self {
-        let field = |field: &FieldRef| Field::new(field.name(), written_type(field.data_type(), options), true);
-        let schema = Arc::new(Schema::new(from.fields().iter().map(field).collect::<Vec<_>>()));
-        Written { from, schema, options }
-    }
-
-    /// The rows as they are written, and those that cannot be.
-    fn cast(&self, rows: &RecordBatch) -> Result<(RecordBatch, Vec<RowError>)> {
-        let (kept, bad) = refused(rows, self.options.form())?;
-        Ok((self.cast_all(kept.as_ref().unwrap_or(rows))?, bad))
-    }
-
-    fn cast_all(&self, rows: &RecordBatch) -> Result<RecordBatch> {
-        if rows.num_columns() != self.from.fields().len() {
-            return Err(Error::internal("the rows to encode have other columns than the encoder"));
-        }
-        let column = |(column, field): (&ArrayRef, &FieldRef)| -> Result<ArrayRef> {
-            Ok(if column.data_type() == field.data_type() {
-                Arc::clone(column)
-            } else {
-                cast_for_text(column, field.data_type(), self.options)?
-            })
-        };
-        let columns = rows.columns().iter().zip(self.schema.fields()).map(column).collect::<Result<Vec<_>>>()?;
-        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
-    }
-}
-
-fn cast_for_text(column: &ArrayRef, to: &DataType, options: TextOptions) -> Result<ArrayRef> {
-    use ::arrow::datatypes::TimeUnit;
-    match column.data_type() {
-        DataType::Timestamp(_, zone) if options.epoch_ms => {
-            let millis = cast(column, &DataType::Timestamp(TimeUnit::Millisecond, zone.clone()))?;
-            Ok(cast(&millis, to)?)
-        }
-        _ => Ok(cast(column, to)?),
-    }
 }

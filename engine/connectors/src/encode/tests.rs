@@ -1,12 +1,13 @@
 //! What leaves the engine as text or Parquet.
 
 use super::*;
-use ::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use ::arrow::array::{
-    BooleanArray, Date32Array, Decimal128Array, Float64Array, Int64Array, ListArray, StringViewArray, TimestampMillisecondArray,
-    TimestampSecondArray, UInt64Array,
+    Array, ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int64Array, ListArray, StringViewArray,
+    TimestampMillisecondArray, TimestampSecondArray, UInt64Array,
 };
-use ::arrow::datatypes::{Int32Type, TimeUnit};
+use ::arrow::datatypes::{DataType, Field, Int32Type, TimeUnit};
+use ::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use std::sync::Arc;
 
 fn sample() -> RecordBatch {
     let columns: Vec<(&str, ArrayRef)> = vec![
@@ -69,7 +70,7 @@ fn csv_refuses_lists_by_name() {
 }
 
 #[test]
-fn parquet_keeps_zoneless_timestamps_zoneless() {
+fn p026_parquet_keeps_zoneless_timestamps_zoneless() {
     let rows = sample();
     let mut encoder = ParquetEncoder::new(&rows.schema(), Codec::Snappy).unwrap();
     encoder.write(&rows).unwrap();
@@ -173,4 +174,30 @@ fn every_type_of_time_is_checked_however_deep_it_lies() {
     assert_eq!(refused(&mut JsonEncoder::new(rows.schema(), options), &rows).0, [1, 2]);
     let bad = ParquetEncoder::new(&rows.schema(), Codec::None).unwrap().write(&rows).unwrap();
     assert_eq!(bad.iter().map(|error| error.row).collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
+fn null_alone_on_a_line_of_csv_is_refused() {
+    let rows = RecordBatch::try_from_iter([("s", Arc::new(StringViewArray::from(vec![Some("x"), None, Some("")])) as ArrayRef)]).unwrap();
+    let mut encoder = CsvEncoder::new(rows.schema(), TextOptions::default(), false).unwrap();
+    let refused = encoder.write(&rows).unwrap();
+    assert_eq!(refused.iter().map(|error| error.row).collect::<Vec<_>>(), [1]);
+    assert_eq!(encoder.finish().unwrap(), b"x\n\"\"\n");
+}
+
+#[test]
+fn p019_every_batch_ends_with_a_line_end() {
+    let rows = sample().project(&[0]).unwrap();
+    let mut encoders: [Box<dyn Encoder>; 2] = [
+        Box::new(JsonEncoder::new(rows.schema(), TextOptions::default())),
+        Box::new(CsvEncoder::new(rows.schema(), TextOptions::default(), false).unwrap()),
+    ];
+    for encoder in &mut encoders {
+        encoder.write(&rows).unwrap();
+        let mut bytes = encoder.take().unwrap();
+        encoder.write(&rows).unwrap();
+        bytes.extend(encoder.finish().unwrap());
+        assert_eq!(bytes.iter().filter(|byte| **byte == b'\n').count(), 4);
+        assert!(bytes.ends_with(b"\n"));
+    }
 }

@@ -6,7 +6,9 @@ use arrow::array::{
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Date32Type, Decimal128Type, Decimal256Type, Fields, Float32Type, Float64Type, Int64Type, TimeUnit, UInt64Type, i256};
+use arrow::datatypes::{
+    DataType, Date32Type, Decimal128Type, Decimal256Type, Fields, Float32Type, Float64Type, Int64Type, TimeUnit, UInt64Type, i256,
+};
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
@@ -59,12 +61,16 @@ impl Values {
             DataType::Null => Values::Null,
             DataType::Boolean => Values::Bool(column.as_boolean().clone()),
             DataType::UInt64 => Values::Unsigned(column.as_primitive::<UInt64Type>().clone()),
-            other if other.is_integer() => Values::Int(as_type(&DataType::Int64)?.as_primitive::<Int64Type>().clone(), *other == DataType::Int64),
+            other if other.is_integer() => {
+                Values::Int(as_type(&DataType::Int64)?.as_primitive::<Int64Type>().clone(), *other == DataType::Int64)
+            }
             DataType::Float64 => Values::Float(column.as_primitive::<Float64Type>().clone()),
             DataType::Float32 => Values::ShortFloat(column.as_primitive::<Float32Type>().clone()),
             DataType::Decimal128(_, scale) => Values::Decimal(column.as_primitive::<Decimal128Type>().clone(), *scale),
             DataType::Decimal256(_, scale) => Values::LongDecimal(column.as_primitive::<Decimal256Type>().clone(), *scale),
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Values::Text(as_type(&DataType::Utf8View)?.as_string_view().clone()),
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
+                Values::Text(as_type(&DataType::Utf8View)?.as_string_view().clone())
+            }
             DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
                 Values::Binary(as_type(&DataType::Binary)?.as_binary::<i32>().clone())
             }
@@ -169,6 +175,12 @@ pub(super) fn split(value: i64, unit: TimeUnit) -> (i64, u32) {
     (value.div_euclid(per), (value.rem_euclid(per) * (1_000_000_000 / per)) as u32)
 }
 
+/// Whole milliseconds of a number of units.
+pub(super) fn millis(value: i64, unit: TimeUnit) -> i128 {
+    let (seconds, nanos) = split(value, unit);
+    i128::from(seconds) * 1_000 + i128::from(nanos / 1_000_000)
+}
+
 /// A date, `2013-01-31`; years before 0 have a sign.
 pub(super) fn date(days: i64, out: &mut String) {
     // Years that begin in March, so that the leap day is the last.
@@ -180,7 +192,13 @@ pub(super) fn date(days: i64, out: &mut String) {
     let day = of_year - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let sign = if year < 0 { "-" } else if year > 9999 { "+" } else { "" };
+    let sign = if year < 0 {
+        "-"
+    } else if year > 9999 {
+        "+"
+    } else {
+        ""
+    };
     let _ = write!(out, "{sign}{:04}-{month:02}-{day:02}", year.abs());
 }
 

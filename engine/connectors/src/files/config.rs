@@ -2,6 +2,7 @@
 
 use super::compression::Compression;
 use crate::decode::csv::CsvFormat;
+use crate::decode::protobuf::{ProtobufFormat, ProtobufFraming};
 use crate::encode::TextOptions;
 use crate::registry::OptionDef;
 use crate::stdout::text_options;
@@ -20,15 +21,15 @@ pub(super) const SOURCE_OPTIONS: &[OptionDef] = &[
     },
     OptionDef {
         name: "format",
-        kind: "json | csv | parquet | arrow",
+        kind: "json | csv | parquet | arrow | avro | protobuf | raw",
         default: "by ending",
-        doc: "json is one object per line; arrow is IPC, file or stream",
+        doc: "json is one object per line; arrow is IPC, file or stream; avro is object container files; protobuf is messages with their length before each; raw is lines as they are",
     },
     OptionDef {
         name: "compression",
         kind: "none | gz | zst",
         default: "by ending",
-        doc: "of csv, json and arrow streams; all members of a `.gz` are read",
+        doc: "of everything but parquet and avro, which compress themselves, and arrow files; all members of a `.gz` are read",
     },
     OptionDef {
         name: "schema",
@@ -40,6 +41,13 @@ pub(super) const SOURCE_OPTIONS: &[OptionDef] = &[
     OptionDef { name: "header", kind: "boolean", default: "true", doc: "csv: whether the first line names the columns" },
     OptionDef { name: "delimiter", kind: "text", default: "`,`", doc: "csv: one character between fields" },
     OptionDef { name: "nullValues", kind: "list of text", default: "[\"\"]", doc: "csv: unquoted fields that are null" },
+    OptionDef {
+        name: "descriptor",
+        kind: "path",
+        default: "for protobuf",
+        doc: "protobuf: the descriptor set that `protoc --include_imports --descriptor_set_out` writes",
+    },
+    OptionDef { name: "message", kind: "text", default: "for protobuf", doc: "protobuf: the full name of the message" },
     OptionDef { name: "order", kind: "name | modified", default: "name", doc: "in which order files are read" },
 ];
 
@@ -47,9 +55,9 @@ pub(super) const SINK_OPTIONS: &[OptionDef] = &[
     OptionDef { name: "path", kind: "text", default: "", doc: "a directory; made if it does not exist" },
     OptionDef {
         name: "format",
-        kind: "json | csv | parquet",
+        kind: "json | csv | parquet | arrow | avro",
         default: "json",
-        doc: "json is one object per line; every csv part has a header",
+        doc: "json is one object per line; every csv part has a header; arrow is an IPC stream; avro compresses its blocks with deflate unless `compression` is `none`",
     },
     OptionDef { name: "compression", kind: "none | gz | zst | snappy", default: "none, parquet zst", doc: "snappy for parquet only" },
     OptionDef { name: "rollBytes", kind: "size", default: "one part per epoch", doc: "begin another part after about so many bytes" },
@@ -68,7 +76,24 @@ pub enum Format {
     Parquet,
     /// Arrow IPC, file or stream.
     Arrow,
+    /// Avro object container files.
+    Avro,
+    /// Protobuf messages, each with its length before it.
+    Protobuf,
+    /// Lines as they are.
+    Raw,
 }
+
+const FORMATS: [(&str, Format); 8] = [
+    ("json", Format::Json),
+    ("jsonl", Format::Json),
+    ("csv", Format::Csv),
+    ("parquet", Format::Parquet),
+    ("arrow", Format::Arrow),
+    ("avro", Format::Avro),
+    ("protobuf", Format::Protobuf),
+    ("raw", Format::Raw),
+];
 
 impl Format {
     /// The format that a file's name says, the ending of a compression left out.
@@ -80,6 +105,7 @@ impl Format {
             "csv" => Some(Format::Csv),
             "parquet" => Some(Format::Parquet),
             "arrow" | "arrows" | "feather" | "ipc" => Some(Format::Arrow),
+            "avro" => Some(Format::Avro),
             _ => None,
         }
     }
@@ -90,6 +116,9 @@ impl Format {
             Format::Csv => "csv",
             Format::Parquet => "parquet",
             Format::Arrow => "arrow",
+            Format::Avro => "avro",
+            Format::Protobuf => "pb",
+            Format::Raw => "txt",
         }
     }
 }
@@ -112,7 +141,9 @@ pub struct FilesSourceConfig {
     pub(super) schema: Option<SchemaRef>,
     pub(super) infer_sample: usize,
     pub(super) csv: CsvFormat,
+    pub(super) protobuf: Option<ProtobufFormat>,
     pub(super) order: Order,
+    pub(super) rescue: bool,
 }
 
 /// The path of files, which must not be an object store's for now.
@@ -141,21 +172,8 @@ impl FilesSourceConfig {
     pub fn parse(map: &Map<String, Value>, base: &Path) -> Result<Self, Vec<Problem>> {
         let mut options = Options::new(map);
         let path = local_path(&mut options);
-        let format = options.string("format").and_then(|name| match name.as_str() {
-            "json" | "jsonl" => Some(Format::Json),
-            "csv" => Some(Format::Csv),
-            "parquet" => Some(Format::Parquet),
-            "arrow" => Some(Format::Arrow),
-            "raw" | "avro" | "protobuf" => {
-                options.problem("format", format!("`{name}` is not available yet, use `json`, `csv`, `parquet` or `arrow`"));
-                None
-            }
-            other => {
-                let hint = tidegate_api::nearest::hint(other, ["json", "csv", "parquet", "arrow"]);
-                options.problem("format", format!("unknown format `{other}`{hint}"));
-                None
-            }
-        });
+        let format = options.choice("format", &FORMATS);
+        let protobuf = protobuf(&mut options, format, base);
         let compression = options.choice(
             "compression",
             &[
@@ -196,7 +214,54 @@ impl FilesSourceConfig {
         if !problems.is_empty() {
             return Err(problems);
         }
-        Ok(FilesSourceConfig { base: base.to_path_buf(), path, format, compression, schema, infer_sample, csv, order })
+        Ok(FilesSourceConfig {
+            base: base.to_path_buf(),
+            path,
+            format,
+            compression,
+            schema,
+            infer_sample,
+            csv,
+            protobuf,
+            order,
+            rescue: false,
+        })
+    }
+
+    /// Whether rows are kept in which something does not fit; see [`crate::ConnectorCtx::with_rescue`].
+    #[must_use]
+    pub fn with_rescue(mut self, rescue: bool) -> Self {
+        self.rescue = rescue;
+        self
+    }
+}
+
+/// What Protobuf messages are read with.
+fn protobuf(options: &mut Options<'_>, format: Option<Format>, base: &Path) -> Option<ProtobufFormat> {
+    if format != Some(Format::Protobuf) {
+        for key in ["descriptor", "message"] {
+            if options.value(key).is_some() {
+                options.problem(key, format!("`{key}` is for the format `protobuf`"));
+            }
+        }
+        return None;
+    }
+    let (path, message) = (options.require_string("descriptor"), options.require_string("message"));
+    let path = base.join(path?);
+    let message = message?;
+    match std::fs::read(&path) {
+        Err(error) => {
+            options.problem("descriptor", format!("`{}` cannot be read: {error}", path.display()));
+            None
+        }
+        Ok(bytes) => match ProtobufFormat::new(&bytes, &message, ProtobufFraming::Bare) {
+            Ok(format) => Some(format),
+            Err(error) => {
+                let key = if error.message().contains("no message") { "message" } else { "descriptor" };
+                options.problem(key, error.message());
+                None
+            }
+        },
     }
 }
 
@@ -219,9 +284,7 @@ impl FilesSinkConfig {
     pub fn parse(map: &Map<String, Value>, base: &Path) -> Result<Self, Vec<Problem>> {
         let mut options = Options::new(map);
         let path = local_path(&mut options);
-        let format = options
-            .choice("format", &[("json", Format::Json), ("jsonl", Format::Json), ("csv", Format::Csv), ("parquet", Format::Parquet)]);
-        let format = format.unwrap_or(Format::Json);
+        let format = options.choice("format", &FORMATS[..6]).unwrap_or(Format::Json);
         let compression = options.choice(
             "compression",
             &[
@@ -235,6 +298,8 @@ impl FilesSinkConfig {
         );
         if compression == Some(Compression::Snappy) && format != Format::Parquet {
             options.problem("compression", "`snappy` is for parquet, use `gz` or `zst`");
+        } else if format == Format::Avro && !matches!(compression, None | Some(Compression::None)) {
+            options.problem("compression", "avro compresses its own blocks with deflate, leave it out or use `none`");
         }
         let roll_bytes = options.size("rollBytes");
         if roll_bytes == Some(0) {

@@ -3,10 +3,13 @@
 use super::compression::Compression;
 use super::config::{FilesSourceConfig, Format};
 use super::input::Input;
+use crate::decode::avro::AvroContainer;
 use crate::decode::csv::CsvDecoder;
 use crate::decode::json::JsonDecoder;
 use crate::decode::parquet::{ParquetFile, Place};
-use crate::decode::{Decoder, MAX_RECORD, Wanted, arrow, infer, parquet};
+use crate::decode::protobuf::{ProtobufDecoder, ProtobufFormat};
+use crate::decode::raw::RawDecoder;
+use crate::decode::{Decoder, MAX_RECORD, Wanted, arrow, avro, infer, parquet, raw};
 use ::arrow::array::{RecordBatch, UInt64Array};
 use ::arrow::datatypes::SchemaRef;
 use std::fs::File;
@@ -54,14 +57,16 @@ pub(super) enum OpenFile {
 pub(super) fn form(config: &FilesSourceConfig, path: &Path) -> Result<(Format, Compression)> {
     let format = config.format.or_else(|| Format::of(path)).ok_or_else(|| {
         Error::config(format!(
-            "`{}`: the name does not say what is in it, set `format` to `json`, `csv`, `parquet` or `arrow`",
+            "`{}`: the name does not say what is in it, set `format` to `json`, `csv`, `parquet`, `arrow`, `avro`, `protobuf` or `raw`",
             path.display()
         ))
     })?;
     let compression = match format {
-        // Parquet compresses its own pages.
-        Format::Parquet => Compression::None,
-        Format::Json | Format::Csv | Format::Arrow => config.compression.unwrap_or_else(|| Compression::of(path)),
+        // They compress their own pages and blocks.
+        Format::Parquet | Format::Avro => Compression::None,
+        Format::Json | Format::Csv | Format::Arrow | Format::Protobuf | Format::Raw => {
+            config.compression.unwrap_or_else(|| Compression::of(path))
+        }
     };
     Ok((format, compression))
 }
@@ -109,6 +114,12 @@ pub(super) fn infer_schema(config: &FilesSourceConfig, path: &Path) -> Result<Sc
                 let (bytes, all) = beginning(path, compression, SAMPLE_BYTES)?;
                 infer::json(&bytes, all, config.infer_sample)
             }
+            Format::Avro => {
+                let (bytes, all) = beginning(path, compression, SAMPLE_BYTES)?;
+                avro::infer(&bytes, all)
+            }
+            Format::Protobuf => protobuf_of(config)?.schema(),
+            Format::Raw => Ok(raw::schema()),
             Format::Parquet => parquet::schema_of(&opened(path)?),
             Format::Arrow => {
                 if is_arrow_file(path, compression)? {
@@ -120,6 +131,10 @@ pub(super) fn infer_schema(config: &FilesSourceConfig, path: &Path) -> Result<Sc
         }
     };
     infer().context(|| place(path))
+}
+
+fn protobuf_of(config: &FilesSourceConfig) -> Result<&ProtobufFormat> {
+    config.protobuf.as_ref().ok_or_else(|| Error::config("the format `protobuf` needs `descriptor` and `message`"))
 }
 
 fn is_arrow_file(path: &Path, compression: Compression) -> Result<bool> {
@@ -142,6 +157,9 @@ impl OpenFile {
         let decoder: Box<dyn Decoder> = match format {
             Format::Csv => Box::new(CsvDecoder::new(config.csv.clone(), wanted.clone())?),
             Format::Json => Box::new(JsonDecoder::new(wanted.clone())?),
+            Format::Avro => Box::new(AvroContainer::new(wanted.clone())?),
+            Format::Protobuf => Box::new(ProtobufDecoder::new(protobuf_of(config)?, wanted.clone())?),
+            Format::Raw => Box::new(RawDecoder::new(wanted.clone())?),
             Format::Parquet => {
                 let file = ParquetFile::open(opened(path)?, wanted.clone(), Place { group: at.major, row: at.minor })?;
                 return Ok(OpenFile::Parquet(Box::new(file)));
@@ -243,7 +261,14 @@ fn read_text(
 }
 
 /// Rows that came typed.
-fn rows(batch: RecordBatch, bad: Vec<(usize, crate::decode::CellError, Vec<u8>)>, first: u64, records: usize, at: At, ordinals: bool) -> Rows {
+fn rows(
+    batch: RecordBatch,
+    bad: Vec<(usize, crate::decode::CellError, Vec<u8>)>,
+    first: u64,
+    records: usize,
+    at: At,
+    ordinals: bool,
+) -> Rows {
     let numbers: Vec<usize> = bad.iter().map(|(record, _, _)| *record).collect();
     let bad = bad
         .into_iter()

@@ -3,7 +3,7 @@
 use super::compression::{Compression, Output};
 use super::config::{FilesSinkConfig, Format};
 use super::staging::{Place, failed, make_folder};
-use crate::encode::{Codec, CsvEncoder, Encoder, JsonEncoder, ParquetEncoder};
+use crate::encode::{ArrowEncoder, AvroEncoder, Codec, CsvEncoder, Encoder, JsonEncoder, ParquetEncoder};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use std::fs::{File, OpenOptions};
@@ -28,7 +28,9 @@ pub(super) fn encoder(config: &FilesSinkConfig, schema: &SchemaRef) -> Result<Bo
         Format::Json => Box::new(JsonEncoder::new(Arc::clone(schema), config.text)),
         Format::Csv => Box::new(CsvEncoder::new(Arc::clone(schema), config.text, true)?),
         Format::Parquet => Box::new(ParquetEncoder::new(schema, codec(config.compression))?),
-        Format::Arrow => return Err(Error::config("the format `arrow` cannot be written, use `parquet`")),
+        Format::Arrow => Box::new(ArrowEncoder::new(schema)?),
+        Format::Avro => Box::new(AvroEncoder::new(schema, config.compression != Some(Compression::None))?),
+        Format::Protobuf | Format::Raw => return Err(Error::config("files of this format cannot be written, use `json` or `parquet`")),
     })
 }
 
@@ -44,8 +46,8 @@ fn codec(compression: Option<Compression>) -> Codec {
 /// The compression around the whole file, and the ending of its name.
 pub(super) fn wrapping(config: &FilesSinkConfig) -> (Compression, String) {
     let compression = match config.format {
-        Format::Parquet | Format::Arrow => Compression::None,
-        Format::Json | Format::Csv => config.compression.unwrap_or(Compression::None),
+        Format::Parquet | Format::Avro => Compression::None,
+        Format::Json | Format::Csv | Format::Arrow | Format::Protobuf | Format::Raw => config.compression.unwrap_or(Compression::None),
     };
     (compression, format!("{}{}", config.format.ending(), compression.ending()))
 }

@@ -3,9 +3,9 @@
 use super::config::FilesSourceConfig;
 use super::listing::{list, path_of};
 use super::open::{At, OpenFile, infer_schema};
-use crate::decode::Wanted;
+use crate::decode::{RESCUED, Wanted};
 use crate::registry::ConnectorCtx;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{FieldRef, SchemaRef};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeSet, VecDeque};
@@ -15,11 +15,11 @@ use std::time::Duration;
 use tidegate_api::config::Problem;
 use tidegate_api::{
     Chunk, Discovered, Error, InlineSource, PollRequest, Polled, Result, SourceCtx, SourcePlan, SourceReader, SourceRequest, Split,
-    SplitId, SplitState,
+    SplitId, SplitState, types,
 };
 
 pub(crate) fn build(options: &Map<String, Value>, cx: &ConnectorCtx) -> Result<Arc<dyn InlineSource>, Vec<Problem>> {
-    Ok(Arc::new(FilesSource::new(FilesSourceConfig::parse(options, &cx.base_dir)?)))
+    Ok(Arc::new(FilesSource::new(FilesSourceConfig::parse(options, &cx.base_dir)?.with_rescue(cx.rescue))))
 }
 
 /// Files as a source. A split is named after its file's path; its position is a place in the decompressed file and a row number.
@@ -50,12 +50,29 @@ impl FilesSource {
         let files = list(&self.config, &mut |_, _| {})?;
         let first = files.first().ok_or_else(|| Error::internal("a listing is never empty"))?;
         let schema = infer_schema(&self.config, &first.path)?;
+        tracing::info!(file = %first.path.display(), schema = %pasted(&schema), "inferred a schema; paste it into the dataset to pin it");
         Ok(Arc::clone(self.inferred.get_or_init(|| schema)))
     }
 
     fn wanted(&self, request: &SourceRequest) -> Result<Wanted> {
-        Ok(Wanted::some(self.schema()?, |column| request.wants(column)))
+        let schema = self.schema()?;
+        if !self.config.rescue {
+            return Ok(Wanted::some(schema, |column| request.wants(column)));
+        }
+        if schema.index_of(RESCUED).is_ok() {
+            return Err(Error::config(format!("the schema has a column `{RESCUED}`, which `onBadData = \"rescue\"` makes itself")));
+        }
+        Ok(Wanted::some(schema, |column| request.wants(column)).rescuing(request.wants(RESCUED)))
     }
+}
+
+/// A schema as a pipeline file has it.
+fn pasted(schema: &SchemaRef) -> String {
+    let column = |field: &FieldRef| {
+        let name = Value::from(field.name().as_str());
+        format!("{{ name = {name}, type = \"{}\" }}", types::name(field.data_type()))
+    };
+    format!("schema = [{}]", schema.fields().iter().map(column).collect::<Vec<_>>().join(", "))
 }
 
 impl InlineSource for FilesSource {

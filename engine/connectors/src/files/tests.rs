@@ -164,7 +164,7 @@ fn bad_rows_are_reported_with_their_place_and_keep_the_contract() {
 }
 
 #[test]
-fn every_member_of_a_gzip_file_is_read() {
+fn p018_every_member_of_a_gzip_file_is_read() {
     let folder = TempDir::new().unwrap();
     let members = [gz(b"n\n1\n2\n"), gz(b"3\n"), gz(b""), gz(b"4\n")].concat();
     fs::write(folder.path().join("a.csv.gz"), members).unwrap();

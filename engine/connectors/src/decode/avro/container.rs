@@ -138,7 +138,10 @@ fn block<'a>(input: &'a [u8], mark: &[u8; 16], last: bool) -> Result<Option<Bloc
 fn inflated(body: &[u8], codec: Codec) -> Result<Cow<'_, [u8]>> {
     let whole = |reader: &mut dyn io::Read| {
         let mut bytes = Vec::new();
-        reader.take(MAX_RECORD as u64 + 1).read_to_end(&mut bytes).map_err(|error| damaged("a block cannot be decompressed").caused_by(error))?;
+        reader
+            .take(MAX_RECORD as u64 + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| damaged("a block cannot be decompressed").caused_by(error))?;
         if bytes.len() > MAX_RECORD {
             return Err(damaged(format!("a block is longer than {MAX_RECORD} bytes")));
         }
@@ -148,7 +151,8 @@ fn inflated(body: &[u8], codec: Codec) -> Result<Cow<'_, [u8]>> {
         Codec::Null => Ok(Cow::Borrowed(body)),
         Codec::Deflate => whole(&mut DeflateDecoder::new(body)),
         Codec::Zstd => {
-            let mut reader = zstd::stream::read::Decoder::new(body).map_err(|error| damaged("a block cannot be decompressed").caused_by(error))?;
+            let mut reader =
+                zstd::stream::read::Decoder::new(body).map_err(|error| damaged("a block cannot be decompressed").caused_by(error))?;
             whole(&mut reader)
         }
     }

@@ -9,7 +9,6 @@ mod container;
 mod plan;
 mod schema;
 
-
 pub use container::{AvroContainer, infer};
 
 use super::Wanted;
@@ -102,7 +101,9 @@ impl AvroRows {
             AvroFraming::Bare => Ok((only()?, message)),
             AvroFraming::SingleObject => {
                 let writer = only()?;
-                let Some((header, body)) = message.split_first_chunk::<10>() else { return Err("the message ends within its header".into()) };
+                let Some((header, body)) = message.split_first_chunk::<10>() else {
+                    return Err("the message ends within its header".into());
+                };
                 if header[..2] != [0xC3, 0x01] {
                     return Err("the message does not begin as single-object encoding does".into());
                 }

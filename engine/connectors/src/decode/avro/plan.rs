@@ -71,7 +71,8 @@ fn fields(schema: &Schema, written: &[(String, Id)], wanted: &[FieldRef], path: 
 
 fn step(schema: &Schema, id: Id, field: &Field, path: &str) -> Result<Step> {
     let to = field.data_type();
-    let misfit = |what: &str| Error::config(format!("column `{path}`: the Avro schema has {what}, which cannot be read as `{}`", types::name(to)));
+    let misfit =
+        |what: &str| Error::config(format!("column `{path}`: the Avro schema has {what}, which cannot be read as `{}`", types::name(to)));
     Ok(match &schema.types[id] {
         Type::Union(branches) => Step::Union(branches.iter().map(|branch| step(schema, *branch, field, path)).collect::<Result<_>>()?),
         Type::Null => Step::One(id),
@@ -206,4 +207,3 @@ fn with_logical(at: usize, bytes: &[u8], logical: Logical) -> Read<Value<'_>> {
     whole[32 - low.len()..].copy_from_slice(low);
     Ok(Value::Decimal(i256::from_be_bytes(whole), i32::from(scale)))
 }
-

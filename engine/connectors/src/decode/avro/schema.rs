@@ -13,7 +13,10 @@ pub(super) type Id = usize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Logical {
     Plain,
-    Decimal { precision: u8, scale: u8 },
+    Decimal {
+        precision: u8,
+        scale: u8,
+    },
     Date,
     Time(TimeUnit),
     /// With a zone, or as clocks show it.
@@ -78,7 +81,9 @@ impl Schema {
 
     /// The columns that hold every field.
     pub(super) fn to_arrow(&self) -> Result<SchemaRef> {
-        let field = |(name, id): &(String, Id)| Ok(Field::new(name, self.data_type(*id, 0).map_err(|error| error.context(format!("field `{name}`")))?, true));
+        let field = |(name, id): &(String, Id)| {
+            Ok(Field::new(name, self.data_type(*id, 0).map_err(|error| error.context(format!("field `{name}`")))?, true))
+        };
         Ok(Arc::new(Columns::new(self.fields().iter().map(field).collect::<Result<Vec<_>>>()?)))
     }
 
@@ -108,7 +113,8 @@ impl Schema {
             Type::String | Type::Enum(_) => DataType::Utf8View,
             Type::Array(item) => DataType::List(Arc::new(Field::new_list_field(self.data_type(*item, depth + 1)?, true))),
             Type::Map(value) => {
-                let entry = vec![Field::new("key", DataType::Utf8View, true), Field::new("value", self.data_type(*value, depth + 1)?, true)];
+                let entry =
+                    vec![Field::new("key", DataType::Utf8View, true), Field::new("value", self.data_type(*value, depth + 1)?, true)];
                 DataType::List(Arc::new(Field::new_list_field(struct_of(entry), true)))
             }
             Type::Union(branches) => {
@@ -154,7 +160,9 @@ impl Parser {
         }
         let full = if name.contains('.') || space.is_empty() { name.to_string() } else { format!("{space}.{name}") };
         let found = self.names.get(&full).or_else(|| self.names.get(name));
-        found.copied().ok_or_else(|| wrong(format!("unknown type `{name}`{}", tidegate_api::nearest::hint(name, PRIMITIVES.iter().copied()))))
+        found
+            .copied()
+            .ok_or_else(|| wrong(format!("unknown type `{name}`{}", tidegate_api::nearest::hint(name, PRIMITIVES.iter().copied()))))
     }
 
     fn complex(&mut self, map: &Map<String, Value>, space: &str, depth: usize) -> Result<Id> {

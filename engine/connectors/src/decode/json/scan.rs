@@ -73,17 +73,22 @@ const fn repeated(byte: u8) -> u64 {
 fn special(chunk: u64) -> u64 {
     let quote = chunk ^ repeated(b'"');
     let escape = chunk ^ repeated(b'\\');
-    let found = (quote.wrapping_sub(repeated(1)) & !quote)
-        | (escape.wrapping_sub(repeated(1)) & !escape)
-        | chunk.wrapping_sub(repeated(0x20))
-        | chunk;
-    found & repeated(0x80)
+    // A byte less one, or less a space, has its high bit if it was nothing, or less than a space; or if it had it before, as bytes
+    // that are not ASCII do, which are looked for too.
+    (quote.wrapping_sub(repeated(1)) | escape.wrapping_sub(repeated(1)) | chunk.wrapping_sub(repeated(0x20)) | chunk) & repeated(0x80)
 }
 
 /// Finds the end of a text that begins at `start`, behind its quote: where the closing quote is, and whether it has escapes.
-#[inline]
+#[inline(always)]
 pub(super) fn text(row: &[u8], start: usize) -> Scan<(usize, bool)> {
     let mut at = start;
+    while let Some(chunk) = row.get(at..).and_then(<[u8]>::first_chunk::<16>) {
+        let chunk = u128::from_le_bytes(*chunk);
+        if special(chunk as u64) | special((chunk >> 64) as u64) != 0 {
+            break;
+        }
+        at += 16;
+    }
     while let Some(chunk) = row.get(at..).and_then(<[u8]>::first_chunk::<8>) {
         let found = special(u64::from_le_bytes(*chunk));
         if found == 0 {
@@ -100,6 +105,7 @@ pub(super) fn text(row: &[u8], start: usize) -> Scan<(usize, bool)> {
 }
 
 /// The same for the end of a row and for texts that are not plain; `at` is how far it is plain.
+#[inline(never)]
 fn slow_text(row: &[u8], start: usize, mut at: usize) -> Scan<(usize, bool)> {
     let (mut escaped, mut foreign) = (false, false);
     loop {
@@ -157,9 +163,8 @@ fn unicode(row: &[u8], at: usize) -> Scan<(char, usize)> {
     const ALONE: &str = "half of a surrogate pair stands alone";
     let unit = |at: usize| -> Scan<u32> {
         let digits = row.get(at + 2..at + 6).filter(|_| row[at] == b'\\' && row[at + 1] == b'u');
-        let number = digits.and_then(|digits| {
-            digits.iter().try_fold(0, |number, digit| Some(number * 16 + char::from(*digit).to_digit(16)?))
-        });
+        let number =
+            digits.and_then(|digits| digits.iter().try_fold(0, |number, digit| Some(number * 16 + char::from(*digit).to_digit(16)?)));
         number.map_or_else(|| Broken::at(at, "an escape that JSON does not have"), Ok)
     };
     let first = unit(at)?;
@@ -189,7 +194,7 @@ pub(super) fn unescape(mut text: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Where digits end.
-#[inline]
+#[inline(always)]
 fn digits(row: &[u8], mut at: usize) -> usize {
     while let Some(chunk) = row.get(at..).and_then(<[u8]>::first_chunk::<8>) {
         let chunk = u64::from_le_bytes(*chunk) ^ repeated(b'0');
@@ -206,8 +211,17 @@ fn digits(row: &[u8], mut at: usize) -> usize {
 }
 
 /// Where the number that begins here ends.
-#[inline]
+#[inline(always)]
 pub(super) fn number(row: &[u8], start: usize) -> Scan<usize> {
+    let first = start + usize::from(row.get(start) == Some(&b'-'));
+    let at = digits(row, first);
+    let plain = at > first && (row[first] != b'0' || at == first + 1) && !matches!(row.get(at), Some(b'.' | b'e' | b'E'));
+    if plain { Ok(at) } else { long_number(row, start) }
+}
+
+/// The same for numbers with a fraction or an exponent.
+#[inline(never)]
+fn long_number(row: &[u8], start: usize) -> Scan<usize> {
     let first = start + usize::from(row.get(start) == Some(&b'-'));
     let mut at = digits(row, first);
     if at == first || (row[first] == b'0' && at > first + 1) {
@@ -241,14 +255,13 @@ pub(super) fn space(row: &[u8], mut at: usize) -> usize {
     at
 }
 
+fn token(start: usize, end: usize, kind: Kind) -> Token {
+    Token { start: start as u32, end: end as u32, kind }
+}
+
 /// The value that begins here, and where the next byte is. `depth`: of the values it stands in.
-#[inline]
+#[inline(always)]
 pub(super) fn value(row: &[u8], at: usize, depth: usize) -> Scan<(Token, usize)> {
-    let token = |start: usize, end: usize, kind: Kind| Token { start: start as u32, end: end as u32, kind };
-    let word = |word: &[u8], kind: Kind| {
-        let end = at + word.len();
-        if row.get(at..end) == Some(word) { Ok((token(at, end, kind), end)) } else { Broken::at(at, "expected a value") }
-    };
     match row.get(at) {
         Some(b'"') => {
             let (end, escaped) = text(row, at + 1)?;
@@ -258,6 +271,18 @@ pub(super) fn value(row: &[u8], at: usize, depth: usize) -> Scan<(Token, usize)>
             let end = number(row, at)?;
             Ok((token(at, end, Kind::Number), end))
         }
+        _ => other_value(row, at, depth),
+    }
+}
+
+/// The same for what is neither text nor number.
+#[inline(never)]
+fn other_value(row: &[u8], at: usize, depth: usize) -> Scan<(Token, usize)> {
+    let word = |word: &[u8], kind: Kind| {
+        let end = at + word.len();
+        if row.get(at..end) == Some(word) { Ok((token(at, end, kind), end)) } else { Broken::at(at, "expected a value") }
+    };
+    match row.get(at) {
         Some(b'{') => {
             let end = object(row, at, depth, |_, _| {})?;
             Ok((token(at, end, Kind::Object), end))

@@ -207,7 +207,8 @@ fn json_line() -> impl Strategy<Value = String> {
         let members: Vec<_> = members.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
         format!("{{{}}}", members.join(","))
     });
-    let machine = (any::<i64>(), "[a-z]{0,30}", json_value()).prop_map(|(a, s, b)| format!("{{\"a\":{a},\"s\":\"{s}\",\"b\":{b},\"t\":\"2024-01-01T00:00:00Z\"}}"));
+    let machine = (any::<i64>(), "[a-z]{0,30}", json_value())
+        .prop_map(|(a, s, b)| format!("{{\"a\":{a},\"s\":\"{s}\",\"b\":{b},\"t\":\"2024-01-01T00:00:00Z\"}}"));
     prop_oneof![3 => machine, 2 => object]
 }
 

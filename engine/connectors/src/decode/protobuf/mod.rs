@@ -8,7 +8,6 @@
 pub(crate) mod plan;
 mod wire;
 
-
 use super::Wanted;
 use super::cells::Faults;
 use super::column::{BytesAs, Column, columns};
@@ -46,8 +45,9 @@ impl ProtobufFormat {
     /// # Errors
     /// `Config` if it is no descriptor set, or has no such message.
     pub fn new(descriptor_set: &[u8], message: &str, framing: ProtobufFraming) -> Result<Self> {
-        let pool = DescriptorPool::decode(descriptor_set)
-            .map_err(|error| Error::config(format!("is no Protobuf descriptor set ({error}), make one with `protoc --include_imports --descriptor_set_out`")))?;
+        let pool = DescriptorPool::decode(descriptor_set).map_err(|error| {
+            Error::config(format!("is no Protobuf descriptor set ({error}), make one with `protoc --include_imports --descriptor_set_out`"))
+        })?;
         let Some(found) = pool.get_message_by_name(message) else {
             let known: Vec<String> = pool.all_messages().map(|message| message.full_name().to_string()).collect();
             let hint = hint(message, known.iter().map(String::as_str));

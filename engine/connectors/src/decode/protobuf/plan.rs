@@ -189,7 +189,14 @@ fn field_plan(descriptor: &FieldDescriptor, index: usize, field: &Field, path: &
             (None, _) => return misfit("a message"),
         },
     };
-    Ok(FieldPlan { number: descriptor.number(), column: Some(index), item, repeated, presence: descriptor.supports_presence(), oneof: None })
+    Ok(FieldPlan {
+        number: descriptor.number(),
+        column: Some(index),
+        item,
+        repeated,
+        presence: descriptor.supports_presence(),
+        oneof: None,
+    })
 }
 
 fn symbol(kind: &Kind, to: &DataType) -> Scalar {

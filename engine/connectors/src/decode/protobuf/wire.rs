@@ -382,7 +382,10 @@ fn instant(message: &[u8]) -> Read<(i64, u32)> {
             (1, VARINT) => seconds = reader.varint()? as i64,
             (2, VARINT) => {
                 let value = reader.varint()?;
-                nanos = u32::try_from(value).ok().filter(|nanos| *nanos < 1_000_000_000).ok_or(Broken { at, what: "nanoseconds of more than a second" })?;
+                nanos = u32::try_from(value)
+                    .ok()
+                    .filter(|nanos| *nanos < 1_000_000_000)
+                    .ok_or(Broken { at, what: "nanoseconds of more than a second" })?;
             }
             (number, wire) => reader.skip(number, wire, 0)?,
         }
