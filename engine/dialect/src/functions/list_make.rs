@@ -97,12 +97,8 @@ fn count(from: i64, to: i64, step: i64) -> std::result::Result<i128, String> {
     if step == 0 {
         return Err("the step of `range` is 0".to_string());
     }
-    let steps = (i128::from(to) - i128::from(from)).div_euclid(i128::from(step).abs());
-    let (steps, rest) = match step > 0 {
-        true => (steps, 0),
-        false => ((i128::from(from) - i128::from(to)).div_euclid(i128::from(step).abs()), 0),
-    };
-    let count = (steps + 1 + rest).max(0);
+    let distance = if step > 0 { i128::from(to) - i128::from(from) } else { i128::from(from) - i128::from(to) };
+    let count = (distance.div_euclid(i128::from(step).abs()) + 1).max(0);
     if count > MOST { Err(format!("the range has {count} elements, at most {MOST} are made")) } else { Ok(count) }
 }
 
@@ -133,7 +129,8 @@ fn range(mut args: Args<'_>) -> std::result::Result<Node, Diagnostic> {
             if rows > 1 && values.len() as i128 + count > 4 * MOST {
                 return exec_err!("too many elements for one batch");
             }
-            values.extend((0..count as i64).map(|at| from + at * step));
+            // What lies between the ends fits in int64, but the distance to it may not.
+            values.extend((0..count as i64).map(|at| from.wrapping_add(at.wrapping_mul(step))));
             lengths.push(count as usize);
         }
         Ok(ColumnarValue::Array(lists(OffsetBuffer::from_lengths(lengths), Arc::new(Int64Array::from(values)), nulls, &ty)?))

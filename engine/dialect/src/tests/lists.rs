@@ -95,6 +95,21 @@ fn what_stands_under_a_null_list_is_not_evaluated() {
 }
 
 #[test]
+fn a_range_may_span_all_of_int64() {
+    let (least, most) = (i64::MIN, i64::MAX);
+    let ends = |values: Vec<i64>| Arc::new(Int64Array::from(values));
+    let rows_of = batch(vec![
+        ("a", ends(vec![most, least, 3, 1])),
+        ("b", ends(vec![least, most, least, most])),
+        ("step", ends(vec![-(1 << 62), 1 << 62, least, 1])),
+    ]);
+    let shown = rows("range(a, b, step)", &rows_of);
+    assert_eq!(shown[0], "[9223372036854775807, 4611686018427387903, -1, -4611686018427387905]");
+    assert_eq!(shown[1], "[-9223372036854775808, -4611686018427387904, 0, 4611686018427387904]");
+    assert_eq!(shown[2..], ["[3, -9223372036854775805]", "bad"]);
+}
+
+#[test]
 fn a_product_of_long_lists_costs_no_memory_at_once() {
     let long: Vec<Option<i64>> = (0..2_000).map(Some).collect();
     let lists = ListArray::from_iter_primitive::<Int64Type, _, _>((0..8).map(|_| Some(long.clone())));
