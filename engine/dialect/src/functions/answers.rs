@@ -82,14 +82,14 @@ impl Args<'_> {
     }
 
     /// The call whose rows are these int64.
-    pub(super) fn to_int<O: IntoAnswer<i64> + 'static>(self, function: impl Fn(In<'_>) -> O + Send + Sync + Clone + 'static) -> Node {
+    pub(super) fn into_int<O: IntoAnswer<i64> + 'static>(self, function: impl Fn(In<'_>) -> O + Send + Sync + Clone + 'static) -> Node {
         let row = function.clone();
         let kernel: KernelFn = Arc::new(move |args, rows| array(ints(args, rows, &row)?));
         self.node(DataType::Int64, function, |value| Value::Int(value.into()), Some(kernel))
     }
 
     /// The call whose rows are these ticks of a timestamp, date or time of day.
-    pub(super) fn to_time<O: IntoAnswer<i64> + 'static>(
+    pub(super) fn into_time<O: IntoAnswer<i64> + 'static>(
         self,
         ty: DataType,
         function: impl Fn(In<'_>) -> O + Send + Sync + Clone + 'static,
@@ -107,7 +107,7 @@ impl Args<'_> {
     }
 
     /// The call whose rows are these integers (int64, uint64) or digits of a decimal; the function keeps to the type's range.
-    pub(super) fn to_wide<O: IntoAnswer<i128> + 'static>(
+    pub(super) fn into_wide<O: IntoAnswer<i128> + 'static>(
         self,
         ty: DataType,
         function: impl Fn(In<'_>) -> O + Send + Sync + Clone + 'static,
@@ -130,7 +130,7 @@ impl Args<'_> {
     }
 
     /// The call whose rows are these float64.
-    pub(super) fn to_float<O: IntoAnswer<f64> + 'static>(self, function: impl Fn(In<'_>) -> O + Send + Sync + Clone + 'static) -> Node {
+    pub(super) fn into_float<O: IntoAnswer<f64> + 'static>(self, function: impl Fn(In<'_>) -> O + Send + Sync + Clone + 'static) -> Node {
         let row = function.clone();
         let kernel: KernelFn = Arc::new(move |args, rows| {
             let mut values = Float64Builder::with_capacity(rows);
@@ -144,7 +144,7 @@ impl Args<'_> {
     }
 
     /// The call whose rows are these bools.
-    pub(super) fn to_bool<O: IntoAnswer<bool> + 'static>(self, function: impl Fn(In<'_>) -> O + Send + Sync + Clone + 'static) -> Node {
+    pub(super) fn into_bool<O: IntoAnswer<bool> + 'static>(self, function: impl Fn(In<'_>) -> O + Send + Sync + Clone + 'static) -> Node {
         let row = function.clone();
         let kernel: KernelFn = Arc::new(move |args, rows| {
             let mut values = BooleanBuilder::with_capacity(rows);
@@ -158,15 +158,15 @@ impl Args<'_> {
     }
 
     /// The call whose rows are the texts that the function appends to an empty buffer.
-    pub(super) fn to_text<O: IntoAnswer<()> + 'static>(
+    pub(super) fn into_text<O: IntoAnswer<()> + 'static>(
         self,
         function: impl Fn(In<'_>, &mut String) -> O + Send + Sync + Clone + 'static,
     ) -> Node {
         self.text_by(Reading::Typed, function)
     }
 
-    /// As [`Args::to_text`], for a function that reads its arguments by [`In::any`].
-    pub(super) fn whole_to_text<O: IntoAnswer<()> + 'static>(
+    /// As [`Args::into_text`], for a function that reads its arguments by [`In::any`].
+    pub(super) fn into_text_of_any<O: IntoAnswer<()> + 'static>(
         self,
         function: impl Fn(In<'_>, &mut String) -> O + Send + Sync + Clone + 'static,
     ) -> Node {
@@ -200,7 +200,7 @@ impl Args<'_> {
     }
 
     /// The call whose rows are parts of its arguments, or null.
-    pub(super) fn to_part(self, function: impl for<'r> Fn(In<'r>) -> Option<&'r str> + Send + Sync + Clone + 'static) -> Node {
+    pub(super) fn into_part(self, function: impl for<'r> Fn(In<'r>) -> Option<&'r str> + Send + Sync + Clone + 'static) -> Node {
         let part = function.clone();
         let kernel: KernelFn = Arc::new(move |args, rows| {
             let mut values = StringViewBuilder::with_capacity(rows);
@@ -215,7 +215,7 @@ impl Args<'_> {
     }
 
     /// The call whose rows are the bytes that the function appends to an empty buffer.
-    pub(super) fn to_bytes<O: IntoAnswer<()> + 'static>(
+    pub(super) fn into_bytes<O: IntoAnswer<()> + 'static>(
         self,
         function: impl Fn(In<'_>, &mut Vec<u8>) -> O + Send + Sync + Clone + 'static,
     ) -> Node {
@@ -241,7 +241,7 @@ impl Args<'_> {
     }
 
     /// The call whose rows are these values of `ty`, evaluated row by row.
-    pub(super) fn to_value<O: IntoAnswer<Value> + 'static>(
+    pub(super) fn into_value<O: IntoAnswer<Value> + 'static>(
         self,
         ty: DataType,
         function: impl Fn(In<'_>) -> O + Send + Sync + 'static,

@@ -14,7 +14,7 @@ macro_rules! bits {
             arity: ($count, $count),
             bind: |mut args| {
                 args.take(&[Shape::Integer])?;
-                Ok(args.to_int($map))
+                Ok(args.into_int($map))
             },
         }
     };

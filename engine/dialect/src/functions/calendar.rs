@@ -109,7 +109,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             let clock = args.time(0)?;
-            Ok(args.to_time(DataType::Date32, move |row| {
+            Ok(args.into_time(DataType::Date32, move |row| {
                 let (year, month, _) = civil(local_days(row.int(0), clock));
                 checked_days_of(year, month.into(), days_in_month(year, month).into()).ok_or_else(|| OUT_OF_RANGE.to_string())
             }))
@@ -123,7 +123,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             let clock = args.time(0)?;
-            Ok(args.to_int(move |row| {
+            Ok(args.into_int(move |row| {
                 let (year, month, _) = civil(local_days(row.int(0), clock));
                 i64::from(days_in_month(year, month))
             }))
@@ -137,7 +137,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             args.take(&[Shape::Integer])?;
-            Ok(args.to_bool(|row| is_leap_year(row.int(0))))
+            Ok(args.into_bool(|row| is_leap_year(row.int(0))))
         },
     },
     Function {
@@ -148,7 +148,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             let clock = args.time(0)?;
-            Ok(args.to_bool(move |row| (local_days(row.int(0), clock) + 3).rem_euclid(7) >= 5))
+            Ok(args.into_bool(move |row| (local_days(row.int(0), clock) + 3).rem_euclid(7) >= 5))
         },
     },
     Function {
@@ -159,7 +159,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             let rate = per_second(args.time(0)?.unit);
-            Ok(args.to_int(move |row| (row.int(0).rem_euclid(rate) as i128 * 1_000_000 / i128::from(rate)) as i64))
+            Ok(args.into_int(move |row| (row.int(0).rem_euclid(rate) as i128 * 1_000_000 / i128::from(rate)) as i64))
         },
     },
 ];
@@ -207,7 +207,7 @@ fn add(mut args: Args<'_>) -> Result<Node, Diagnostic> {
             return Err(args.refuse(1, "a date has no time of day, use `toTimestamp` for one"));
         }
         return Ok(
-            args.to_time(DataType::Date32, move |row| step(row.int(0)).and_then(|step| step_days(row.int(1), step)).ok_or_else(failed))
+            args.into_time(DataType::Date32, move |row| step(row.int(0)).and_then(|step| step_days(row.int(1), step)).ok_or_else(failed))
         );
     }
     let nanos = if let Unit::Fixed(nanos) = unit { nanos } else { 1_000_000_000 };
@@ -225,7 +225,7 @@ fn add(mut args: Args<'_>) -> Result<Node, Diagnostic> {
 
 /// The call in the type of its time argument, which is int64 for epoch milliseconds.
 fn of_type(args: Args<'_>, ty: DataType, ticks: impl Fn(In<'_>) -> Result<i64, String> + Send + Sync + Clone + 'static) -> Node {
-    if ty == DataType::Int64 { args.to_int(ticks) } else { args.to_time(ty, ticks) }
+    if ty == DataType::Int64 { args.into_int(ticks) } else { args.into_time(ty, ticks) }
 }
 
 fn diff(mut args: Args<'_>) -> Result<Node, Diagnostic> {
@@ -237,7 +237,7 @@ fn diff(mut args: Args<'_>) -> Result<Node, Diagnostic> {
         let offset = a.zone.offset_at(value.div_euclid(per_second(clock.unit)));
         nanos(value, clock) + i128::from(offset) * 1_000_000_000
     };
-    Ok(args.to_int(move |row| {
+    Ok(args.into_int(move |row| {
         let (from, to) = (row.int(0), row.int(1));
         let whole = match unit {
             Unit::Fixed(size) => (nanos(to, b) - nanos(from, a)) / i128::from(size),
@@ -278,7 +278,7 @@ fn end_of(mut args: Args<'_>) -> Result<Node, Diagnostic> {
         Truncation::Year => Step::Months(12),
     };
     if args.class(0) == Class::Date {
-        return Ok(args.to_time(DataType::Date32, move |row| {
+        return Ok(args.into_time(DataType::Date32, move |row| {
             let start = truncate(to, row.int(0) * 86_400, TimeUnit::Second).map(|start| start.div_euclid(86_400));
             match step {
                 Step::Days(0) => Ok(row.int(0)),
@@ -338,7 +338,7 @@ fn bin(mut args: Args<'_>) -> Result<Node, Diagnostic> {
         i64::try_from(i128::from(value) - from_origin.rem_euclid(ticks)).map_err(|_| OUT_OF_RANGE.to_string())
     };
     match date {
-        true => Ok(args.to_time(ty, move |row| {
+        true => Ok(args.into_time(ty, move |row| {
             let days = start(row.int(0) * 86_400)?.div_euclid(86_400);
             if i32::try_from(days).is_ok() { Ok(days) } else { Err(OUT_OF_RANGE.to_string()) }
         })),

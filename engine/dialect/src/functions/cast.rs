@@ -76,15 +76,15 @@ pub(super) const FUNCTIONS: &[Function] = &[
         examples: &[("tryToInt('1.5')", "null"), ("tryToInt('15')", "15"), ("tryToInt(1e19)", "null"), ("tryToInt(2.50m)", "2")],
         arity: (1, 1),
         bind: |mut args| match args.class(0) {
-            Class::Text => Ok(args.to_int(|row| to_int::read(row.text(0)))),
+            Class::Text => Ok(args.into_int(|row| to_int::read(row.text(0)))),
             Class::Float => {
                 args.take(&[Shape::Float])?;
-                Ok(args.to_int(|row| to_int::of_float(row.float(0))))
+                Ok(args.into_int(|row| to_int::of_float(row.float(0))))
             }
-            Class::Unsigned => Ok(args.to_int(|row| i64::try_from(row.wide(0)).ok())),
+            Class::Unsigned => Ok(args.into_int(|row| i64::try_from(row.wide(0)).ok())),
             Class::Decimal(_, scale) => {
                 let unit = ten(scale);
-                Ok(args.to_int(move |row| i64::try_from(row.wide(0) / unit).ok()))
+                Ok(args.into_int(move |row| i64::try_from(row.wide(0) / unit).ok()))
             }
             _ => to_int::exact(args),
         },
@@ -119,7 +119,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             args.take(&[Shape::Bytes])?;
-            Ok(args.to_bytes(|row, out: &mut Vec<u8>| out.extend_from_slice(row.bytes(0))))
+            Ok(args.into_bytes(|row, out: &mut Vec<u8>| out.extend_from_slice(row.bytes(0))))
         },
     },
     Function {
@@ -130,7 +130,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             args.take(&[Shape::Bytes])?;
-            Ok(args.to_text(|row, out: &mut String| match std::str::from_utf8(row.bytes(0)) {
+            Ok(args.into_text(|row, out: &mut String| match std::str::from_utf8(row.bytes(0)) {
                 Ok(text) => {
                     out.push_str(text);
                     Ok(())
@@ -159,14 +159,14 @@ fn to_decimal(mut args: Args<'_>, otherwise: Otherwise) -> Result<Node, Diagnost
     let ty = DataType::Decimal128(precision, scale);
     let too_large = move || format!("value does not fit in decimal({precision},{scale})");
     if args.class(0) == Class::Text {
-        return Ok(args.to_wide(ty, move |row| {
+        return Ok(args.into_wide(ty, move |row| {
             let found = read_decimal(row.text(0).trim(), precision, scale, true);
             otherwise.answer(found, || format!("`{}` is not a decimal({precision},{scale})", row.text(0)))
         }));
     }
     let from = match args.number(0)? {
         Number::Float => {
-            return Ok(args.to_wide(ty, move |row| {
+            return Ok(args.into_wide(ty, move |row| {
                 let mut digits = Digits::default();
                 let _ = write!(digits, "{:e}", row.float(0));
                 otherwise.answer(read_decimal(digits.text(), precision, scale, true), too_large)
@@ -175,7 +175,7 @@ fn to_decimal(mut args: Args<'_>, otherwise: Otherwise) -> Result<Node, Diagnost
         Number::Decimal(_, from) => from,
         Number::Int | Number::Unsigned => 0,
     };
-    Ok(args.to_wide(ty, move |row| {
+    Ok(args.into_wide(ty, move |row| {
         let moved = match from > scale {
             true => Some(crate::numbers::rescale_down(row.wide(0), from - scale)),
             false => row.wide(0).checked_mul(ten(scale - from)),
@@ -185,15 +185,10 @@ fn to_decimal(mut args: Args<'_>, otherwise: Otherwise) -> Result<Node, Diagnost
 }
 
 /// The digits of a float, without an allocation.
+#[derive(Default)]
 struct Digits {
     bytes: [u8; 32],
     size: usize,
-}
-
-impl Default for Digits {
-    fn default() -> Self {
-        Digits { bytes: [0; 32], size: 0 }
-    }
 }
 
 impl Digits {
@@ -280,9 +275,9 @@ pub(super) fn time_of_day(text: &str) -> Option<i64> {
 fn to_float(mut args: Args<'_>, otherwise: Otherwise) -> Result<Node, Diagnostic> {
     match args.class(0) {
         Class::Text => {
-            Ok(args.to_float(move |row| otherwise.answer(to_number::read(row.text(0)), || format!("`{}` is not a number", row.text(0)))))
+            Ok(args.into_float(move |row| otherwise.answer(to_number::read(row.text(0)), || format!("`{}` is not a number", row.text(0)))))
         }
-        Class::Bool => Ok(args.to_float(|row| f64::from(u8::from(row.bool(0))))),
+        Class::Bool => Ok(args.into_float(|row| f64::from(u8::from(row.bool(0))))),
         Class::Signed | Class::Unsigned | Class::Float | Class::Decimal(..) | Class::Null => {
             args.take(&[Shape::Float])?;
             Ok(args.nodes.remove(0))
@@ -293,7 +288,7 @@ fn to_float(mut args: Args<'_>, otherwise: Otherwise) -> Result<Node, Diagnostic
 
 fn to_bool(mut args: Args<'_>, otherwise: Otherwise) -> Result<Node, Diagnostic> {
     match args.class(0) {
-        Class::Text => Ok(args.to_bool(move |row| {
+        Class::Text => Ok(args.into_bool(move |row| {
             let text = row.text(0).trim();
             let found = match text {
                 "1" => Some(true),
@@ -306,11 +301,11 @@ fn to_bool(mut args: Args<'_>, otherwise: Otherwise) -> Result<Node, Diagnostic>
         })),
         Class::Bool => Ok(args.nodes.remove(0)),
         _ => match args.number(0)? {
-            Number::Float => Ok(args.to_bool(move |row| {
+            Number::Float => Ok(args.into_bool(move |row| {
                 let found = Some(row.float(0)).filter(|value| !value.is_nan()).map(|value| value != 0.0);
                 otherwise.answer(found, || "NaN is not a bool".to_string())
             })),
-            _ => Ok(args.to_bool(|row| row.wide(0) != 0)),
+            _ => Ok(args.into_bool(|row| row.wide(0) != 0)),
         },
     }
 }

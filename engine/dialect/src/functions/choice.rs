@@ -90,7 +90,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             let (order, span, free) = (order_of(&ty), args.span.clone(), Node::free_slot([&other]));
             value.once(free, |value| {
                 args.nodes = vec![value.clone(), other];
-                let equal = args.to_bool(move |row| order(row, 0, 1) == Ordering::Equal);
+                let equal = args.into_bool(move |row| order(row, 0, 1) == Ordering::Equal);
                 let null = Node::literal(Value::Null, ty.clone(), span.clone());
                 Ok(Node::new(Kind::If(Box::new(certainly(equal)), Box::new(null), Box::new(value)), ty, span, false))
             })
@@ -128,7 +128,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (2, 2),
         bind: |mut args| {
             args.take(&[Shape::Bool])?;
-            Ok(args.to_bool(|row| row.bool(0) ^ row.bool(1)))
+            Ok(args.into_bool(|row| row.bool(0) ^ row.bool(1)))
         },
     },
 ];
@@ -186,15 +186,15 @@ fn pick<O: super::answers::IntoAnswer<usize> + 'static>(
     let at = move |row: In<'_>| Ok(place(row).answer()?.unwrap_or(0));
     let certain = !O::FAILS;
     match class(&ty) {
-        Class::Float if certain => args.to_float(move |row| at(row).map_or(0.0, |at: usize| row.float(at))),
-        Class::Float => args.to_float(move |row| at(row).map(|at: usize| row.float(at))),
-        Class::Text if certain => args.to_part(move |row| at(row).ok().map(|at: usize| row.text(at))),
-        Class::Text => args.to_text(move |row, out| at(row).map(|at: usize| out.push_str(row.text(at)))),
-        Class::Bool if certain => args.to_bool(move |row| at(row).is_ok_and(|at: usize| row.bool(at))),
-        Class::Bool => args.to_bool(move |row| at(row).map(|at: usize| row.bool(at))),
-        Class::Timestamp(..) | Class::Date if certain => args.to_time(ty, move |row| at(row).map_or(0, |at: usize| row.int(at))),
-        Class::Timestamp(..) | Class::Date => args.to_time(ty, move |row| at(row).map(|at: usize| row.int(at))),
-        _ if certain => args.to_wide(ty, move |row| at(row).map_or(0, |at: usize| row.wide(at))),
-        _ => args.to_wide(ty, move |row| at(row).map(|at: usize| row.wide(at))),
+        Class::Float if certain => args.into_float(move |row| at(row).map_or(0.0, |at: usize| row.float(at))),
+        Class::Float => args.into_float(move |row| at(row).map(|at: usize| row.float(at))),
+        Class::Text if certain => args.into_part(move |row| at(row).ok().map(|at: usize| row.text(at))),
+        Class::Text => args.into_text(move |row, out| at(row).map(|at: usize| out.push_str(row.text(at)))),
+        Class::Bool if certain => args.into_bool(move |row| at(row).is_ok_and(|at: usize| row.bool(at))),
+        Class::Bool => args.into_bool(move |row| at(row).map(|at: usize| row.bool(at))),
+        Class::Timestamp(..) | Class::Date if certain => args.into_time(ty, move |row| at(row).map_or(0, |at: usize| row.int(at))),
+        Class::Timestamp(..) | Class::Date => args.into_time(ty, move |row| at(row).map(|at: usize| row.int(at))),
+        _ if certain => args.into_wide(ty, move |row| at(row).map_or(0, |at: usize| row.wide(at))),
+        _ => args.into_wide(ty, move |row| at(row).map(|at: usize| row.wide(at))),
     }
 }

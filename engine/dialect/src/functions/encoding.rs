@@ -22,7 +22,7 @@ macro_rules! base64 {
             arity: (1, 1),
             bind: |mut args| {
                 args.take(&[Shape::Bytes])?;
-                Ok(args.to_text(|row: In<'_>, out: &mut String| $engine.encode_string(row.bytes(0), out)))
+                Ok(args.into_text(|row: In<'_>, out: &mut String| $engine.encode_string(row.bytes(0), out)))
             },
         }
     };
@@ -35,7 +35,7 @@ macro_rules! base64 {
             arity: (1, 1),
             bind: |mut args| {
                 args.take(&[Shape::Text])?;
-                Ok(args.to_bytes(|row: In<'_>, out: &mut Vec<u8>| {
+                Ok(args.into_bytes(|row: In<'_>, out: &mut Vec<u8>| {
                     $engine.decode_vec(row.text(0), out).map_err(|error| format!("not base64: {error}"))
                 }))
             },
@@ -59,7 +59,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             args.take(&[Shape::Bytes])?;
-            Ok(args.to_text(|row, out: &mut String| hex(row.bytes(0), out)))
+            Ok(args.into_text(|row, out: &mut String| hex(row.bytes(0), out)))
         },
     },
     Function {
@@ -70,7 +70,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             args.take(&[Shape::Text])?;
-            Ok(args.to_bytes(|row, out: &mut Vec<u8>| unhex(row.text(0), out).ok_or_else(|| "not pairs of hexadecimal digits".to_string())))
+            Ok(args
+                .into_bytes(|row, out: &mut Vec<u8>| unhex(row.text(0), out).ok_or_else(|| "not pairs of hexadecimal digits".to_string())))
         },
     },
     Function {
@@ -81,7 +82,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             args.take(&[Shape::Integer])?;
-            Ok(args.to_text(|row, out: &mut String| {
+            Ok(args.into_text(|row, out: &mut String| {
                 use std::fmt::Write;
                 let _ = write!(out, "{:x}", row.int(0));
             }))
@@ -95,7 +96,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             args.take(&[Shape::Text])?;
-            Ok(args.to_int(|row| {
+            Ok(args.into_int(|row| {
                 let digits = row.text(0).strip_prefix("0x").unwrap_or(row.text(0));
                 let found = u64::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'));
                 found.map(|bits| bits as i64).ok_or_else(|| format!("`{}` is not a hexadecimal number of 64 bits", row.text(0)))
@@ -110,7 +111,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (2, 2),
         bind: |mut args| {
             args.take(&[Shape::Integer])?;
-            Ok(args.to_text(|row, out: &mut String| {
+            Ok(args.into_text(|row, out: &mut String| {
                 let base = base(row.int(1))?;
                 let mut digits = [0_u8; 64];
                 let (mut rest, mut at) = (row.int(0).unsigned_abs(), digits.len());
@@ -138,7 +139,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (2, 2),
         bind: |mut args| {
             args.take(&[Shape::Text, Shape::Integer])?;
-            Ok(args.to_int(|row| {
+            Ok(args.into_int(|row| {
                 let base = base(row.int(1))?;
                 i64::from_str_radix(row.text(0), base).map_err(|_| format!("`{}` is not an int64 in base {base}", row.text(0)))
             }))
@@ -158,7 +159,7 @@ pub(super) fn hex(bytes: &[u8], out: &mut String) {
 
 fn unhex(text: &str, out: &mut Vec<u8>) -> Option<()> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
-    if text.len() % 2 != 0 {
+    if !text.len().is_multiple_of(2) {
         return None;
     }
     for pair in text.as_bytes().chunks_exact(2) {

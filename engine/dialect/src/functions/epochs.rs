@@ -20,7 +20,7 @@ macro_rules! epoch {
             arity: (1, 1),
             bind: |mut args| {
                 let from = args.time(0)?.unit;
-                Ok(args.to_int(move |row| rescaled(row.int(0), from, $unit)))
+                Ok(args.into_int(move |row| rescaled(row.int(0), from, $unit)))
             },
         }
     };
@@ -36,7 +36,7 @@ macro_rules! from_epoch {
             arity: (1, 1),
             bind: |mut args| {
                 args.take(&[Shape::Integer])?;
-                Ok(args.to_time(DataType::Timestamp($unit, None), |row| row.int(0)))
+                Ok(args.into_time(DataType::Timestamp($unit, None), |row| row.int(0)))
             },
         }
     };
@@ -51,7 +51,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (3, 3),
         bind: |mut args| {
             args.take(&[Shape::Integer])?;
-            Ok(args.to_time(DataType::Date32, |row| {
+            Ok(args.into_time(DataType::Date32, |row| {
                 checked_days_of(row.int(0), row.int(1), row.int(2)).ok_or_else(|| "there is no such day".to_string())
             }))
         },
@@ -73,7 +73,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             };
             args.nodes.truncate(6);
             args.take(&[Shape::Integer])?;
-            Ok(args.to_time(DataType::Timestamp(TimeUnit::Millisecond, name), move |row| {
+            Ok(args.into_time(DataType::Timestamp(TimeUnit::Millisecond, name), move |row| {
                 let clock = [(row.int(3), 23), (row.int(4), 59), (row.int(5), 59)];
                 let days = checked_days_of(row.int(0), row.int(1), row.int(2));
                 match days.filter(|_| clock.iter().all(|(value, most)| (0..=*most).contains(value))) {

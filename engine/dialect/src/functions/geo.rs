@@ -42,7 +42,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (4, 4),
         bind: |mut args| {
             args.take(&[Float])?;
-            Ok(args.to_float(|row| {
+            Ok(args.into_float(|row| {
                 let ((a, b), (c, d)) = (place(row, 0)?, place(row, 2)?);
                 let (a, c, turn) = (a.to_radians(), c.to_radians(), (d - b).to_radians());
                 let bearing = (turn.sin() * c.cos()).atan2(a.cos() * c.sin() - a.sin() * c.cos() * turn.cos());
@@ -58,7 +58,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (2, 3),
         bind: |mut args| {
             args.take(&[Float, Float, Integer])?;
-            Ok(args.to_text(|row, out: &mut String| {
+            Ok(args.into_text(|row, out: &mut String| {
                 let (latitude, longitude) = place(row, 0)?;
                 match row.int_or(2, 9) {
                     length @ 1..=12 => geohash(latitude, longitude, length as usize, out),
@@ -82,7 +82,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         bind: |mut args| {
             args.take(&[Float, Float, Text])?;
             let area = Area::of(&mut args, 2)?;
-            Ok(args.to_bool(move |row| {
+            Ok(args.into_bool(move |row| {
                 let (latitude, longitude) = place(row, 0)?;
                 area.with(row, |area| inside(area, longitude, latitude))
             }))
@@ -97,7 +97,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         bind: |mut args| {
             args.take(&[Text, Float])?;
             let area = Area::of(&mut args, 0)?;
-            Ok(args.to_bool(move |row| {
+            Ok(args.into_bool(move |row| {
                 let (latitude, longitude) = place(row, 1)?;
                 area.with(row, |area| inside(area, longitude, latitude))
             }))
@@ -115,7 +115,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         bind: |mut args| {
             args.take(&[Text, Float])?;
             let area = Area::of(&mut args, 0)?;
-            Ok(args.to_bool(move |row| {
+            Ok(args.into_bool(move |row| {
                 let (latitude, longitude) = place(row, 1)?;
                 let between = row.float(4) <= row.float(3) && row.float(3) <= row.float(5);
                 area.with(row, |area| inside(area, longitude, latitude) && between)
@@ -135,7 +135,7 @@ fn place(row: In<'_>, at: usize) -> Result<(f64, f64), String> {
 
 fn distance(mut args: Args<'_>) -> Result<Node, Diagnostic> {
     args.take(&[Float])?;
-    Ok(args.to_float(|row| {
+    Ok(args.into_float(|row| {
         let ((a, b), (c, d)) = (place(row, 0)?, place(row, 2)?);
         let half = |from: f64, to: f64| ((to - from).to_radians() / 2.0).sin().powi(2);
         let chord = half(a, c) + a.to_radians().cos() * c.to_radians().cos() * half(b, d);

@@ -19,7 +19,7 @@ macro_rules! digest {
             arity: (1, 1),
             bind: |mut args| {
                 args.take(&[Shape::Bytes])?;
-                Ok(args.to_text(|row: In<'_>, out: &mut String| hex(&<$algorithm>::digest(row.bytes(0)), out)))
+                Ok(args.into_text(|row: In<'_>, out: &mut String| hex(&<$algorithm>::digest(row.bytes(0)), out)))
             },
         }
     };
@@ -48,7 +48,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 2),
         bind: |mut args| {
             args.take(&[Shape::Bytes, Shape::Integer])?;
-            Ok(args.to_int(|row| xxh64(row.bytes(0), row.int_or(1, 0) as u64) as i64))
+            Ok(args.into_int(|row| xxh64(row.bytes(0), row.int_or(1, 0) as u64) as i64))
         },
     },
     Function {
@@ -59,7 +59,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             args.take(&[Shape::Bytes])?;
-            Ok(args.to_int(|row| xxh3_64(row.bytes(0)) as i64))
+            Ok(args.into_int(|row| xxh3_64(row.bytes(0)) as i64))
         },
     },
     Function {
@@ -70,7 +70,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             args.take(&[Shape::Bytes])?;
-            Ok(args.to_int(|row| i64::from(crc32fast::hash(row.bytes(0)))))
+            Ok(args.into_int(|row| i64::from(crc32fast::hash(row.bytes(0)))))
         },
     },
     Function {
@@ -81,7 +81,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (2, 2),
         bind: |mut args| {
             args.take(&[Shape::Text])?;
-            Ok(args.to_text(|row, out: &mut String| {
+            Ok(args.into_text(|row, out: &mut String| {
                 let namespace = namespace(row.text(0)).ok_or_else(|| format!("`{}` is not a namespace of UUIDs", row.text(0)))?;
                 let digest = Md5::new().chain_update(namespace).chain_update(row.text(1)).finalize();
                 let mut bytes: [u8; 16] = digest.into();
@@ -105,7 +105,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             args.take(&[Shape::Text])?;
-            Ok(args.to_bool(|row| uuid(row.text(0)).is_some()))
+            Ok(args.into_bool(|row| uuid(row.text(0)).is_some()))
         },
     },
 ];

@@ -20,7 +20,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             args.take(&[Shape::Text])?;
-            Ok(args.to_bool(|row| find(row.text(0), &[]).is_ok()))
+            Ok(args.into_bool(|row| find(row.text(0), &[]).is_ok()))
         },
     },
     Function {
@@ -39,7 +39,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         bind: |mut args| {
             if args.len() == 1 {
                 args.take(&[Shape::Text])?;
-                return Ok(args.to_text(|row, out: &mut String| {
+                return Ok(args.into_text(|row, out: &mut String| {
                     let whole = find(row.text(0), &[])?;
                     whole.and_then(|whole| compact(whole, out)).ok_or_else(surrogate)
                 }));
@@ -48,7 +48,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             args.nodes.truncate(1);
             args.take(&[Shape::Text])?;
             let result = ty.clone();
-            Ok(args.to_value(result, move |row| match find(row.text(0), &[])? {
+            Ok(args.into_value(result, move |row| match find(row.text(0), &[])? {
                 Some(found) => typed(found, &ty),
                 None => Ok(Value::Null),
             }))
@@ -84,7 +84,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (2, 2),
         bind: |args| {
             let (args, path) = at_path(args)?;
-            Ok(args.to_bool(move |row| find(row.text(0), &path).map(|found| found.is_some())))
+            Ok(args.into_bool(move |row| find(row.text(0), &path).map(|found| found.is_some())))
         },
     },
     Function {
@@ -95,7 +95,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 2),
         bind: |args| {
             let (args, path) = at_path(args)?;
-            Ok(args.to_text(move |row, out: &mut String| {
+            Ok(args.into_text(move |row, out: &mut String| {
                 Ok::<_, String>(find(row.text(0), &path)?.map(|found| {
                     out.push_str(match found.kind {
                         Kind::Null => "null",
@@ -117,7 +117,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 2),
         bind: |args| {
             let (args, path) = at_path(args)?;
-            Ok(args.to_int(move |row| {
+            Ok(args.into_int(move |row| {
                 Ok::<_, String>(find(row.text(0), &path)?.filter(|found| matches!(found.kind, Kind::List | Kind::Object)).map(|found| {
                     let mut count = 0;
                     children(found, |_, _| count += 1);
@@ -134,7 +134,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 2),
         bind: |args| {
             let (args, path) = at_path(args)?;
-            Ok(args.to_value(texts(), move |row| {
+            Ok(args.into_value(texts(), move |row| {
                 let Some(found) = find(row.text(0), &path)?.filter(|found| found.kind == Kind::Object) else {
                     return Ok(Value::Null);
                 };
@@ -163,7 +163,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |args| {
             let ty = args.ty(0).clone();
-            Ok(args.whole_to_text(move |row, out: &mut String| {
+            Ok(args.into_text_of_any(move |row, out: &mut String| {
                 let (array, at) = row.any(0, &ty);
                 write(array.as_ref(), at, out)
             }))
@@ -208,35 +208,35 @@ fn get(mut args: Args<'_>) -> Result<Node, Diagnostic> {
     args.nodes.truncate(2);
     let (args, path) = at_path(args)?;
     let Some(ty) = ty else {
-        return Ok(args.to_text(move |row, out: &mut String| shown(find(row.text(0), &path)?, out)));
+        return Ok(args.into_text(move |row, out: &mut String| shown(find(row.text(0), &path)?, out)));
     };
     let value = move |text: &str, ty: &DataType| match find(text, &path)? {
         Some(found) => typed(found, ty),
         None => Ok(Value::Null),
     };
     Ok(match ty {
-        DataType::Utf8View => args.to_text(move |row, out: &mut String| match value(row.text(0), &DataType::Utf8View)? {
+        DataType::Utf8View => args.into_text(move |row, out: &mut String| match value(row.text(0), &DataType::Utf8View)? {
             Value::Text(text) => {
                 out.push_str(&text);
                 Ok(Some(()))
             }
             _ => Ok::<_, String>(None),
         }),
-        DataType::Int64 => args.to_int(move |row| match value(row.text(0), &DataType::Int64)? {
+        DataType::Int64 => args.into_int(move |row| match value(row.text(0), &DataType::Int64)? {
             Value::Int(value) => Ok(Some(value as i64)),
             _ => Ok::<_, String>(None),
         }),
-        DataType::Float64 => args.to_float(move |row| match value(row.text(0), &DataType::Float64)? {
+        DataType::Float64 => args.into_float(move |row| match value(row.text(0), &DataType::Float64)? {
             Value::Float(value) => Ok(Some(value)),
             _ => Ok::<_, String>(None),
         }),
-        DataType::Boolean => args.to_bool(move |row| match value(row.text(0), &DataType::Boolean)? {
+        DataType::Boolean => args.into_bool(move |row| match value(row.text(0), &DataType::Boolean)? {
             Value::Bool(value) => Ok(Some(value)),
             _ => Ok::<_, String>(None),
         }),
         ty => {
             let result = ty.clone();
-            args.to_value(result, move |row| value(row.text(0), &ty))
+            args.into_value(result, move |row| value(row.text(0), &ty))
         }
     })
 }

@@ -36,7 +36,7 @@ macro_rules! floats {
             bind: |mut args| {
                 args.take(&[Shape::Float])?;
                 let map: fn(f64, f64) -> f64 = $map;
-                Ok(args.to_float(move |row| map(row.float(0), row.float(1))))
+                Ok(args.into_float(move |row| map(row.float(0), row.float(1))))
             },
         }
     };
@@ -54,7 +54,7 @@ macro_rules! ask {
             bind: |mut args| {
                 args.take(&[Shape::Float])?;
                 let test: fn(f64) -> bool = $test;
-                Ok(args.to_bool(move |row| test(row.float(0))))
+                Ok(args.into_bool(move |row| test(row.float(0))))
             },
         }
     };
@@ -125,7 +125,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             args.take(&[Shape::Float])?;
             match args.len() {
                 1 => Ok(args.float_map(f64::ln)),
-                _ => Ok(args.to_float(|row| log(row.float(0), row.float(1)))),
+                _ => Ok(args.into_float(|row| log(row.float(0), row.float(1)))),
             }
         },
     },

@@ -79,7 +79,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             Pattern::Constant(_) => (regex_match::FUNCTION.bind)(args),
             pattern => {
                 args.take(&[Shape::Text])?;
-                Ok(args.to_bool(move |row| pattern.with(row, |pattern| Ok(pattern.is_match(row.text(0))))))
+                Ok(args.into_bool(move |row| pattern.with(row, |pattern| Ok(pattern.is_match(row.text(0))))))
             }
         },
     },
@@ -96,7 +96,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         bind: |mut args| {
             let pattern = Pattern::of(&mut args, 1)?;
             args.take(&[Shape::Text])?;
-            Ok(args.to_text(move |row, out: &mut String| pattern.with(row, |pattern| replace(pattern, row.text(0), row.text(2), out))))
+            Ok(args.into_text(move |row, out: &mut String| pattern.with(row, |pattern| replace(pattern, row.text(0), row.text(2), out))))
         },
     },
     Function {
@@ -108,7 +108,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         bind: |mut args| {
             let pattern = Pattern::of(&mut args, 1)?;
             args.take(&[Shape::Text])?;
-            Ok(args.to_int(move |row| pattern.with(row, |pattern| Ok(pattern.find_iter(row.text(0)).count() as i64))))
+            Ok(args.into_int(move |row| pattern.with(row, |pattern| Ok(pattern.find_iter(row.text(0)).count() as i64))))
         },
     },
     Function {
@@ -120,7 +120,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         bind: |mut args| {
             let pattern = Pattern::of(&mut args, 1)?;
             args.take(&[Shape::Text])?;
-            Ok(args.to_int(move |row| {
+            Ok(args.into_int(move |row| {
                 pattern.with(row, |pattern| {
                     let found = pattern.find(row.text(0));
                     Ok(found.map_or(0, |found| row.text(0)[..found.start()].chars().count() as i64 + 1))
@@ -178,7 +178,7 @@ pub(super) fn texts() -> DataType {
 fn listed(mut args: Args<'_>, find: fn(&Regex, &str) -> Vec<String>) -> Result<Node, Diagnostic> {
     let pattern = Pattern::of(&mut args, 1)?;
     args.take(&[Shape::Text])?;
-    Ok(args.to_value(texts(), move |row| {
+    Ok(args.into_value(texts(), move |row| {
         pattern.with(row, |pattern| Ok(Value::List(find(pattern, row.text(0)).into_iter().map(Value::Text).collect())))
     }))
 }

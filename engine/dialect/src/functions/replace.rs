@@ -12,7 +12,7 @@ pub(super) const FUNCTION: Function = Function {
     arity: (3, 3),
     bind: |mut args| {
         args.take(&[Shape::Text])?;
-        Ok(args.to_text(replaced))
+        Ok(args.into_text(replaced))
     },
 };
 

@@ -11,17 +11,17 @@ use crate::types::Class;
 use Shape::{Integer, Text};
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    text!("padLeft", "(text, length, filler?)" -> "string", (2, 3), &[Text, Integer, Text], to_text, |row: In<'_>, out: &mut String| pad(row, out, true),
+    text!("padLeft", "(text, length, filler?)" -> "string", (2, 3), &[Text, Integer, Text], into_text, |row: In<'_>, out: &mut String| pad(row, out, true),
         "The text with `filler` (by default a blank, repeated and cut) in front up to `length` characters; a longer text stays as it is. An empty filler adds nothing. More than 16 MiB make a bad row.",
         [("padLeft('7', 3, '0')", "'007'"), ("padLeft('abcd', 3, '0')", "'abcd'"), ("padLeft('ü', 4, 'ab')", "'abaü'"), ("padLeft('a', 1000000000)", "error")]),
-    text!("padRight", "(text, length, filler?)" -> "string", (2, 3), &[Text, Integer, Text], to_text, |row: In<'_>, out: &mut String| pad(row, out, false),
+    text!("padRight", "(text, length, filler?)" -> "string", (2, 3), &[Text, Integer, Text], into_text, |row: In<'_>, out: &mut String| pad(row, out, false),
         "The text with `filler` (by default a blank, repeated and cut) behind up to `length` characters; a longer text stays as it is. An empty filler adds nothing. More than 16 MiB make a bad row.",
         [("padRight('a', 3)", "'a  '"), ("padRight('a', 4, 'xy')", "'axyx'")]),
-    text!("padStart", "(text, length, filler?)" -> "string", (2, 3), &[Text, Integer, Text], to_text, |row: In<'_>, out: &mut String| pad(row, out, true),
+    text!("padStart", "(text, length, filler?)" -> "string", (2, 3), &[Text, Integer, Text], into_text, |row: In<'_>, out: &mut String| pad(row, out, true),
         "The same as `padLeft`.", [("padStart('7', 2, '0')", "'07'")]),
-    text!("padEnd", "(text, length, filler?)" -> "string", (2, 3), &[Text, Integer, Text], to_text, |row: In<'_>, out: &mut String| pad(row, out, false),
+    text!("padEnd", "(text, length, filler?)" -> "string", (2, 3), &[Text, Integer, Text], into_text, |row: In<'_>, out: &mut String| pad(row, out, false),
         "The same as `padRight`.", [("padEnd('7', 2, '0')", "'70'")]),
-    text!("repeat", "(text, n)" -> "string", (2, 2), &[Text, Integer], to_text, |row: In<'_>, out: &mut String| {
+    text!("repeat", "(text, n)" -> "string", (2, 2), &[Text, Integer], into_text, |row: In<'_>, out: &mut String| {
             let n = usize::try_from(row.int(1)).unwrap_or(0);
             room(row.text(0).len().saturating_mul(n))?;
             (0..if row.text(0).is_empty() { 0 } else { n }).for_each(|_| out.push_str(row.text(0)));
@@ -29,34 +29,34 @@ pub(super) const FUNCTIONS: &[Function] = &[
         },
         "The text `n` times; never for a negative `n`. More than 16 MiB make a bad row.",
         [("repeat('ab', 3)", "'ababab'"), ("repeat('ab', -1)", "''"), ("repeat('ab', 1000000000)", "error")]),
-    text!("reverseText", "(text)" -> "string", (1, 1), &[Text], to_text, |row: In<'_>, out: &mut String| out.extend(row.text(0).chars().rev()),
+    text!("reverseText", "(text)" -> "string", (1, 1), &[Text], into_text, |row: In<'_>, out: &mut String| out.extend(row.text(0).chars().rev()),
         "The characters (code points) in reverse order.",
         [("reverseText('Größe')", "'eßörG'"), ("reverseText('')", "''")]),
-    text!("capitalize", "(text)" -> "string", (1, 1), &[Text], to_text, |row: In<'_>, out: &mut String| words(row.text(0), out, |_, first| first, false),
+    text!("capitalize", "(text)" -> "string", (1, 1), &[Text], into_text, |row: In<'_>, out: &mut String| words(row.text(0), out, |_, first| first, false),
         "The text with its first character in upper case and the rest in lower case.",
         [("capitalize('hELLO world')", "'Hello world'"), ("capitalize('')", "''")]),
-    text!("titleCase", "(text)" -> "string", (1, 1), &[Text], to_text, |row: In<'_>, out: &mut String| words(row.text(0), out, |inside, _| !inside, true),
+    text!("titleCase", "(text)" -> "string", (1, 1), &[Text], into_text, |row: In<'_>, out: &mut String| words(row.text(0), out, |inside, _| !inside, true),
         "The text with the first character of every word (run of letters and digits) in upper case and the rest in lower case.",
         [("titleCase('hello wORLD-wide')", "'Hello World-Wide'"), ("titleCase('élan vital')", "'Élan Vital'")]),
-    text!("initcap", "(text)" -> "string", (1, 1), &[Text], to_text, |row: In<'_>, out: &mut String| words(row.text(0), out, |inside, _| !inside, true),
+    text!("initcap", "(text)" -> "string", (1, 1), &[Text], into_text, |row: In<'_>, out: &mut String| words(row.text(0), out, |inside, _| !inside, true),
         "The same as `titleCase`.", [("initcap('ab cd')", "'Ab Cd'")]),
-    text!("swapCase", "(text)" -> "string", (1, 1), &[Text], to_text, |row: In<'_>, out: &mut String| {
+    text!("swapCase", "(text)" -> "string", (1, 1), &[Text], into_text, |row: In<'_>, out: &mut String| {
             for c in row.text(0).chars() {
                 if c.is_uppercase() { out.extend(c.to_lowercase()) } else { out.extend(c.to_uppercase()) }
             }
         },
         "The text with upper and lower case exchanged.",
         [("swapCase('aBc')", "'AbC'")]),
-    text!("toSnakeCase", "(text)" -> "string", (1, 1), &[Text], to_text, |row: In<'_>, out: &mut String| joined(row.text(0), out, Some('_')),
+    text!("toSnakeCase", "(text)" -> "string", (1, 1), &[Text], into_text, |row: In<'_>, out: &mut String| joined(row.text(0), out, Some('_')),
         "The words of the text in lower case with `_` between them. A word ends before an upper case letter that follows a lower case one or a digit, and at every character that is neither letter nor digit.",
         [("toSnakeCase('orderId')", "'order_id'"), ("toSnakeCase('Total  price-EUR')", "'total_price_eur'"), ("toSnakeCase('HTTPServer2Go')", "'httpserver2_go'")]),
-    text!("toKebabCase", "(text)" -> "string", (1, 1), &[Text], to_text, |row: In<'_>, out: &mut String| joined(row.text(0), out, Some('-')),
+    text!("toKebabCase", "(text)" -> "string", (1, 1), &[Text], into_text, |row: In<'_>, out: &mut String| joined(row.text(0), out, Some('-')),
         "The words of the text, as `toSnakeCase` finds them, in lower case with `-` between them.",
         [("toKebabCase('orderId')", "'order-id'")]),
-    text!("toCamelCase", "(text)" -> "string", (1, 1), &[Text], to_text, |row: In<'_>, out: &mut String| joined(row.text(0), out, None),
+    text!("toCamelCase", "(text)" -> "string", (1, 1), &[Text], into_text, |row: In<'_>, out: &mut String| joined(row.text(0), out, None),
         "The words of the text, as `toSnakeCase` finds them, written together, all but the first with an upper case letter.",
         [("toCamelCase('order_id')", "'orderId'"), ("toCamelCase('Total price')", "'totalPrice'")]),
-    text!("chr", "(integer)" -> "string", (1, 1), &[Integer], to_text, |row: In<'_>, out: &mut String| match u32::try_from(row.int(0)).ok().and_then(char::from_u32) {
+    text!("chr", "(integer)" -> "string", (1, 1), &[Integer], into_text, |row: In<'_>, out: &mut String| match u32::try_from(row.int(0)).ok().and_then(char::from_u32) {
             Some(c) => {
                 out.push(c);
                 Ok(())
@@ -65,10 +65,10 @@ pub(super) const FUNCTIONS: &[Function] = &[
         },
         "The character with that code point; what is not a code point of a character (a surrogate, say) makes a bad row.",
         [("chr(65)", "'A'"), ("chr(8364)", "'€'"), ("chr(55296)", "error")]),
-    text!("translate", "(text, from, to)" -> "string", (3, 3), &[Text], to_text, |row: In<'_>, out: &mut String| translate(row, out),
+    text!("translate", "(text, from, to)" -> "string", (3, 3), &[Text], into_text, |row: In<'_>, out: &mut String| translate(row, out),
         "The text with every character of `from` replaced by the one at the same position of `to`, or left out where `to` is shorter.",
         [("translate('2026/01/31', '/', '-')", "'2026-01-31'"), ("translate('a-b_c', '-_', ' ')", "'a bc'")]),
-    text!("squeeze", "(text)" -> "string", (1, 1), &[Text], to_text, |row: In<'_>, out: &mut String| {
+    text!("squeeze", "(text)" -> "string", (1, 1), &[Text], into_text, |row: In<'_>, out: &mut String| {
             for (at, word) in row.text(0).split_whitespace().enumerate() {
                 if at > 0 {
                     out.push(' ');
@@ -78,7 +78,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         },
         "The text without white space at its ends and with one blank for every run of white space inside.",
         [("squeeze('  a \\n b  ')", "'a b'")]),
-    text!("overlay", "(text, by, start, length?)" -> "string", (3, 4), &[Text, Text, Integer], to_text, |row: In<'_>, out: &mut String| {
+    text!("overlay", "(text, by, start, length?)" -> "string", (3, 4), &[Text, Text, Integer], into_text, |row: In<'_>, out: &mut String| {
             let text = row.text(0);
             let length = row.int_or(3, row.text(1).chars().count() as i64).max(0);
             let skipped = row.int(2).saturating_sub(1).max(0);
@@ -89,7 +89,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         },
         "The text with `length` characters (by default as many as `by` has) from position `start` on replaced by `by`. Positions before the text count as its first.",
         [("overlay('Txxxxas', 'hom', 2, 4)", "'Thomas'"), ("overlay('abcdef', '12', 3)", "'ab12ef'"), ("overlay('abc', 'X', 9)", "'abcX'")]),
-    text!("abbreviate", "(text, length)" -> "string", (2, 2), &[Text, Integer], to_text, |row: In<'_>, out: &mut String| {
+    text!("abbreviate", "(text, length)" -> "string", (2, 2), &[Text, Integer], into_text, |row: In<'_>, out: &mut String| {
             let (text, most) = (row.text(0), usize::try_from(row.int(1)).unwrap_or(0));
             if place(text, most) == text.len() {
                 out.push_str(text);
@@ -100,7 +100,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         },
         "The text, or its beginning and `…` where it has more than `length` characters.",
         [("abbreviate('Größenwahn', 6)", "'Größe…'"), ("abbreviate('abc', 3)", "'abc'")]),
-    text!("mask", "(text, keep?, by?)" -> "string", (1, 3), &[Text, Integer, Text], to_text, |row: In<'_>, out: &mut String| {
+    text!("mask", "(text, keep?, by?)" -> "string", (1, 3), &[Text, Integer, Text], into_text, |row: In<'_>, out: &mut String| {
             let (text, kept) = (row.text(0), usize::try_from(row.int_or(1, 0)).unwrap_or(0));
             let hidden = text.chars().count().saturating_sub(kept);
             let by = row.text_or(2, "*");
@@ -228,7 +228,7 @@ fn format(mut args: Args<'_>) -> Result<Node, Diagnostic> {
         }
         args.text(at)?;
     }
-    Ok(args.to_text(move |row, out: &mut String| {
+    Ok(args.into_text(move |row, out: &mut String| {
         out.push_str(&pieces[0]);
         for (at, piece) in pieces.iter().enumerate().skip(1) {
             out.push_str(row.text(at));

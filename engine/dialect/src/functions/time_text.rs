@@ -29,7 +29,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             args.nodes.truncate(1);
             let clock = args.time(0)?;
             let zone = zone.unwrap_or(clock.zone);
-            Ok(args.to_text(move |row, out: &mut String| pattern.write(row.int(0), clock.unit, zone, out)))
+            Ok(args.into_text(move |row, out: &mut String| pattern.write(row.int(0), clock.unit, zone, out)))
         },
     },
     Function {
@@ -54,7 +54,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             args.nodes.truncate(1);
             args.take(&[Shape::Text])?;
             let unit = pattern.unit();
-            Ok(args.to_time(DataType::Timestamp(unit, name), move |row| pattern.read(row.text(0), unit, zone)))
+            Ok(args.into_time(DataType::Timestamp(unit, name), move |row| pattern.read(row.text(0), unit, zone)))
         },
     },
     Function {
@@ -69,7 +69,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             args.take(&[Shape::Text])?;
-            Ok(args.to_int(|row| match parse_timestamp(row.text(0)) {
+            Ok(args.into_int(|row| match parse_timestamp(row.text(0)) {
                 Some((value, unit)) => rescaled(value, unit, TimeUnit::Millisecond),
                 None => Err(format!("`{}` is not a time", row.text(0))),
             }))
@@ -88,7 +88,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             let (name, _) = args.zone(1)?;
             args.nodes.truncate(1);
             let unit = args.time(0)?.unit;
-            Ok(args.to_time(DataType::Timestamp(unit, Some(name)), |row| row.int(0)))
+            Ok(args.into_time(DataType::Timestamp(unit, Some(name)), |row| row.int(0)))
         },
     },
     Function {
@@ -99,7 +99,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             let unit = args.time(0)?.unit;
-            Ok(args.to_time(DataType::Timestamp(unit, Some("UTC".into())), |row| row.int(0)))
+            Ok(args.into_time(DataType::Timestamp(unit, Some("UTC".into())), |row| row.int(0)))
         },
     },
     Function {
@@ -113,7 +113,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             args.nodes.truncate(1);
             let Clock { unit, zone: own } = args.time(0)?;
             let rate = per_second(unit);
-            Ok(args.to_time(DataType::Timestamp(unit, Some(name)), move |row| {
+            Ok(args.into_time(DataType::Timestamp(unit, Some(name)), move |row| {
                 let (seconds, fraction) = (row.int(0).div_euclid(rate), row.int(0).rem_euclid(rate));
                 // Beyond this the clocks of named zones have no rules, and additions might leave int64.
                 if seconds.abs() > 1 << 60 {
@@ -139,7 +139,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             args.nodes.truncate(1);
             let clock = args.time(0)?;
             let (zone, rate) = (zone.unwrap_or(clock.zone), per_second(clock.unit));
-            Ok(args.to_int(move |row| zone.offset_at(row.int(0).div_euclid(rate))))
+            Ok(args.into_int(move |row| zone.offset_at(row.int(0).div_euclid(rate))))
         },
     },
     Function {
@@ -223,7 +223,7 @@ fn pattern(args: &Args<'_>, at: usize) -> Result<Arc<Pattern>, Diagnostic> {
 
 fn name(mut args: Args<'_>, field: Field, names: &'static [&'static str]) -> Result<Node, Diagnostic> {
     let clock = args.time(0)?;
-    Ok(args.to_text(move |row, out: &mut String| {
+    Ok(args.into_text(move |row, out: &mut String| {
         let place = field_of(field, local_ms(row.int(0), clock.unit, clock.zone)) - 1;
         out.push_str(names[place as usize]);
     }))
@@ -233,7 +233,7 @@ fn to_timestamp(mut args: Args<'_>, otherwise: Otherwise) -> Result<Node, Diagno
     match args.class(0) {
         Class::Text | Class::Null => {
             args.take(&[Shape::Text])?;
-            Ok(args.to_time(DataType::Timestamp(TimeUnit::Microsecond, None), move |row| {
+            Ok(args.into_time(DataType::Timestamp(TimeUnit::Microsecond, None), move |row| {
                 let found = parse_timestamp(row.text(0)).and_then(|(value, unit)| {
                     let exact = unit != TimeUnit::Nanosecond || value % 1_000 == 0;
                     rescaled(value, unit, TimeUnit::Microsecond).ok().filter(|_| exact)
@@ -244,7 +244,7 @@ fn to_timestamp(mut args: Args<'_>, otherwise: Otherwise) -> Result<Node, Diagno
         Class::Timestamp(..) => Ok(args.nodes.remove(0)),
         _ => {
             let unit = args.time(0)?.unit;
-            Ok(args.to_time(DataType::Timestamp(unit, None), |row| row.int(0)))
+            Ok(args.into_time(DataType::Timestamp(unit, None), |row| row.int(0)))
         }
     }
 }
@@ -253,7 +253,7 @@ fn to_date(mut args: Args<'_>, otherwise: Otherwise) -> Result<Node, Diagnostic>
     match args.class(0) {
         Class::Text | Class::Null => {
             args.take(&[Shape::Text])?;
-            Ok(args.to_time(DataType::Date32, move |row| {
+            Ok(args.into_time(DataType::Date32, move |row| {
                 let text = row.text(0).trim();
                 let date = text.get(..10).and_then(parse_timestamp).filter(|_| parse_timestamp(text).is_some());
                 let days = date.map(|(ms, _)| ms.div_euclid(crate::time::DAY_MS));
@@ -263,7 +263,7 @@ fn to_date(mut args: Args<'_>, otherwise: Otherwise) -> Result<Node, Diagnostic>
         Class::Date => Ok(args.nodes.remove(0)),
         _ => {
             let clock = args.time(0)?;
-            Ok(args.to_time(DataType::Date32, move |row| {
+            Ok(args.into_time(DataType::Date32, move |row| {
                 let days = local_ms(row.int(0), clock.unit, clock.zone).div_euclid(crate::time::DAY_MS);
                 let seconds = row.int(0).div_euclid(per_second(clock.unit));
                 // Milliseconds of seconds beyond this are saturated, and dates end long before.

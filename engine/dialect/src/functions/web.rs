@@ -22,7 +22,7 @@ macro_rules! part {
             bind: |mut args| {
                 args.take(&[Shape::Text])?;
                 let part: fn(&Url) -> Option<&str> = $part;
-                Ok(args.to_text(move |row: In<'_>, out: &mut String| {
+                Ok(args.into_text(move |row: In<'_>, out: &mut String| {
                     Url::parse(row.text(0)).ok().as_ref().and_then(part).map(|part| out.push_str(part))
                 }))
             },
@@ -55,7 +55,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             args.take(&[Shape::Text])?;
-            Ok(args.to_bool(|row| Url::parse(row.text(0)).is_ok()))
+            Ok(args.into_bool(|row| Url::parse(row.text(0)).is_ok()))
         },
     },
     part!(
@@ -102,7 +102,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             args.take(&[Shape::Text])?;
-            Ok(args.to_int(|row| Url::parse(row.text(0)).ok()?.port_or_known_default().map(i64::from)))
+            Ok(args.into_int(|row| Url::parse(row.text(0)).ok()?.port_or_known_default().map(i64::from)))
         },
     },
     Function {
@@ -117,7 +117,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (2, 2),
         bind: |mut args| {
             args.take(&[Shape::Text])?;
-            Ok(args.to_text(|row, out: &mut String| {
+            Ok(args.into_text(|row, out: &mut String| {
                 let url = Url::parse(row.text(0)).ok()?;
                 let (_, value) = url.query_pairs().find(|(name, _)| name == row.text(1))?;
                 out.push_str(&value);
@@ -133,7 +133,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             args.take(&[Shape::Text])?;
-            Ok(args.to_text(|row, out: &mut String| {
+            Ok(args.into_text(|row, out: &mut String| {
                 for byte in row.bytes(0) {
                     match byte {
                         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(*byte)),
@@ -158,13 +158,13 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             args.take(&[Shape::Text])?;
-            Ok(args.to_text(|row, out: &mut String| percent_decoded(row.text(0), out)))
+            Ok(args.into_text(|row, out: &mut String| percent_decoded(row.text(0), out)))
         },
     },
     ip!(
         "isIp",
         "bool",
-        to_bool,
+        into_bool,
         |row: In<'_>| row.text(0).parse::<IpAddr>().is_ok(),
         "Whether the text is an IPv4 or IPv6 address.",
         [("isIp('10.0.0.1')", "true"), ("isIp('::1')", "true"), ("isIp('10.0.0.256')", "false")]
@@ -172,7 +172,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     ip!(
         "isIpv4",
         "bool",
-        to_bool,
+        into_bool,
         |row: In<'_>| row.text(0).parse::<Ipv4Addr>().is_ok(),
         "Whether the text is an IPv4 address, four numbers without leading zeros.",
         [("isIpv4('10.0.0.1')", "true"), ("isIpv4('::1')", "false")]
@@ -180,7 +180,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     ip!(
         "isIpv6",
         "bool",
-        to_bool,
+        into_bool,
         |row: In<'_>| row.text(0).parse::<Ipv6Addr>().is_ok(),
         "Whether the text is an IPv6 address.",
         [("isIpv6('2001:db8::1')", "true"), ("isIpv6('10.0.0.1')", "false")]
@@ -188,7 +188,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     ip!(
         "ipVersion",
         "int64",
-        to_int,
+        into_int,
         |row: In<'_>| row.text(0).parse::<IpAddr>().ok().map(|ip| if ip.is_ipv4() { 4 } else { 6 }),
         "4 or 6, the version of an IP address; null of anything else.",
         [("ipVersion('::1')", "6"), ("ipVersion('x')", "null")]
@@ -196,7 +196,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     ip!(
         "ipIsPrivate",
         "bool",
-        to_bool,
+        into_bool,
         |row: In<'_>| address(row, 0).map(private),
         "Whether an IP address is of a private network, of the link or of the machine itself, not of the public internet (RFC 1918, 3927, 4193, 4291). What is not an address makes a bad row.",
         [
@@ -209,7 +209,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     ip!(
         "ipToInt",
         "int64",
-        to_int,
+        into_int,
         |row: In<'_>| match row.text(0).parse::<Ipv4Addr>() {
             Ok(ip) => Ok(i64::from(u32::from(ip))),
             Err(_) => Err(format!("`{}` is not an IPv4 address", row.text(0))),
@@ -225,7 +225,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             args.take(&[Shape::Integer])?;
-            Ok(args.to_text(|row, out: &mut String| match u32::try_from(row.int(0)) {
+            Ok(args.into_text(|row, out: &mut String| match u32::try_from(row.int(0)) {
                 Ok(bits) => {
                     let _ = write!(out, "{}", Ipv4Addr::from(bits));
                     Ok(())
@@ -259,7 +259,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (2, 2),
         bind: |mut args| {
             args.take(&[Shape::Text, Shape::Integer])?;
-            Ok(args.to_text(|row, out: &mut String| {
+            Ok(args.into_text(|row, out: &mut String| {
                 let ip = address(row, 0)?;
                 let bits = u8::try_from(row.int(1)).ok().and_then(|bits| IpNet::new(ip, bits).ok());
                 let network = bits.ok_or_else(|| format!("`{}` is not a number of bits of `{ip}`", row.int(1)))?;
@@ -315,12 +315,12 @@ fn in_cidr(mut args: Args<'_>) -> Result<Node, Diagnostic> {
     }
     if constant.len() == args.len() - 1 {
         args.nodes.truncate(1);
-        return Ok(args.to_bool(move |row| {
+        return Ok(args.into_bool(move |row| {
             let ip = address(row, 0)?;
             Ok::<_, String>(constant.iter().any(|network| network.contains(&ip)))
         }));
     }
-    Ok(args.to_bool(|row| {
+    Ok(args.into_bool(|row| {
         let ip = address(row, 0)?;
         let mut inside = false;
         for at in 1..row.len() {

@@ -20,7 +20,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| match args.number(0)? {
             Number::Float => Ok(args.float_map(|value| if value == 0.0 || value.is_nan() { value } else { value.signum() })),
-            _ => Ok(args.to_int(|row| row.wide(0).signum() as i64)),
+            _ => Ok(args.into_int(|row| row.wide(0).signum() as i64)),
         },
     },
     Function {
@@ -89,7 +89,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (2, 2),
         bind: |mut args| {
             args.take(&[Shape::Integer])?;
-            Ok(args.to_int(|row| i64::try_from(gcd(row.int(0), row.int(1))).map_err(|_| overflow())))
+            Ok(args.into_int(|row| i64::try_from(gcd(row.int(0), row.int(1))).map_err(|_| overflow())))
         },
     },
     Function {
@@ -100,7 +100,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (2, 2),
         bind: |mut args| {
             args.take(&[Shape::Integer])?;
-            Ok(args.to_int(|row| {
+            Ok(args.into_int(|row| {
                 let (a, b) = (u128::from(row.int(0).unsigned_abs()), u128::from(row.int(1).unsigned_abs()));
                 let divisor = u128::from(gcd(row.int(0), row.int(1))).max(1);
                 i64::try_from(a / divisor * b).map_err(|_| overflow())
@@ -115,7 +115,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         arity: (1, 1),
         bind: |mut args| {
             args.take(&[Shape::Integer])?;
-            Ok(args.to_int(|row| -> Result<i64, String> {
+            Ok(args.into_int(|row| -> Result<i64, String> {
                 match row.int(0) {
                     value @ 0..=20 => Ok((1..=value).product::<i64>()),
                     value => Err(format!("`{value}` has no factorial in int64")),
@@ -150,7 +150,7 @@ fn remainder(mut args: Args<'_>, exact: fn(i128, i128) -> Result<i128, String>, 
     let (a, b) = (args.number(0)?, args.number(1)?);
     if a == Number::Float || b == Number::Float {
         args.take(&[Shape::Float])?;
-        return Ok(args.to_float(move |row| float(row.float(0), row.float(1))));
+        return Ok(args.into_float(move |row| float(row.float(0), row.float(1))));
     }
     let digits = |number: Number| match number {
         Number::Decimal(precision, scale) => (precision, scale),
@@ -163,7 +163,7 @@ fn remainder(mut args: Args<'_>, exact: fn(i128, i128) -> Result<i128, String>, 
             (Number::Unsigned, Number::Unsigned) => (DataType::UInt64, i128::from(u64::MAX)),
             _ => (DataType::Int64, i128::from(i64::MAX)),
         };
-        return Ok(args.to_wide(ty, move |row: In<'_>| match row.wide(1) {
+        return Ok(args.into_wide(ty, move |row: In<'_>| match row.wide(1) {
             0 => Err(ZERO.to_string()),
             b => exact(row.wide(0), b).and_then(|rest| if rest > most { Err(overflow()) } else { Ok(rest) }),
         }));
@@ -172,7 +172,7 @@ fn remainder(mut args: Args<'_>, exact: fn(i128, i128) -> Result<i128, String>, 
     let scale = s1.max(s2);
     let whole = (p1 as i8 - s1).max(p2 as i8 - s2);
     let precision = (whole + scale).clamp(1, DECIMAL_DIGITS as i8) as u8;
-    Ok(args.to_wide(DataType::Decimal128(precision, scale), move |row: In<'_>| {
+    Ok(args.into_wide(DataType::Decimal128(precision, scale), move |row: In<'_>| {
         if row.wide(1) == 0 {
             return Err(ZERO.to_string());
         }
