@@ -28,6 +28,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("tidegate-conformance", &["tidegate-api", "tidegate-host"]),
+    ("tidegate-fuzz", &["tidegate-api", "tidegate-connectors", "tidegate-dialect"]),
     ("tidegate-tests", &["tidegate"]),
     ("xtask", &[]),
 ];

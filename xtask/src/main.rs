@@ -7,6 +7,7 @@
 
 mod bench;
 mod demo;
+mod fuzz;
 mod guests;
 mod process;
 mod system;
@@ -15,6 +16,7 @@ mod test;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", arg_required_else_help = true)]
@@ -36,7 +38,18 @@ enum Task {
         /// Events per query, in millions
         #[arg(long, default_value_t = 10.0)]
         millions: f64,
+        /// The binary of FusionVault Streams, to be run in turn with ours on the same events from one Parquet file
+        #[arg(long)]
+        peer: Option<PathBuf>,
         /// Only queries whose name contains this
+        filter: Option<String>,
+    },
+    /// Search for inputs that break the expression parser or a decoder
+    Fuzz {
+        /// How long, per target
+        #[arg(long, default_value_t = 5.0)]
+        minutes: f64,
+        /// Only targets whose name contains this: expressions, json, csv, avro, protobuf
         filter: Option<String>,
     },
     /// Kill a running pipeline again and again and compare what it wrote
@@ -47,7 +60,10 @@ enum Task {
     },
 }
 
-fn main() -> Result<()> {
+fn main() -> Result<ExitCode> {
+    if let Some(code) = fuzz::as_wrapper() {
+        return Ok(code);
+    }
     let root = root();
     match Args::parse().task {
         Task::Demo => demo::run(&root),
@@ -56,9 +72,11 @@ fn main() -> Result<()> {
             system::check()?;
             guests::build(&root, &process::guest_target(&root))
         }
-        Task::Bench { millions, filter } => bench::run_all(&root, millions, filter.as_deref()),
+        Task::Bench { millions, peer, filter } => bench::run_all(&root, millions, filter.as_deref(), peer.as_deref()),
+        Task::Fuzz { minutes, filter } => fuzz::run_all(&root, minutes, filter.as_deref()),
         Task::Chaos { kills } => test::chaos(&root, kills),
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The repository's root.
