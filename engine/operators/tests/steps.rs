@@ -225,5 +225,6 @@ fn a_mistake_in_an_expression_shows_where() {
         assert!(found[0].contains("line 1, column 9") && found[0].contains("\n  price > prise\n          ^^^^^"), "{found:?}");
     }
     let not_a_condition = refusals(&json!({ "op": "filter", "expression": "price + 1" }), ChangeMode::Append);
-    assert_eq!(not_a_condition, ["expression: a condition is of type `bool`, this is of type `float64`"]);
+    let expected = "expression: a condition is of type `bool`, this is of type `float64` (line 1, column 1)\n  price + 1\n  ^^^^^^^^^";
+    assert_eq!(not_a_condition, [expected]);
 }

@@ -339,13 +339,13 @@ mod tests {
     fn what_is_gathered_for_many_targets_is_bounded_over_all_of_them() {
         let exchange = Exchange::new(vec![0], 64, 256);
         let (out, ends) = outputs(vec![(Router::Hash(exchange), 64)], wide());
-        let mut out = out.gathering(2);
-        // Two batches of 16 rows may wait; the third makes all of them leave, though no target has a full one.
+        let mut out = Outputs { batch_rows: 1024, ..out }.gathering(1);
+        // As many rows as a batch may wait; one more part makes all of them leave, though no target has a full batch.
         for part in 0..3 {
-            out.push(0, batch(part * 16, 16)).unwrap();
+            out.push(0, batch(part * 512, 512)).unwrap();
             out.flush().unwrap();
             let sent: usize = ends[0].iter().map(EdgeReceiver::rows).sum();
-            assert_eq!(sent, if part < 2 { 0 } else { 48 });
+            assert_eq!(sent, if part < 2 { 0 } else { 1536 });
         }
     }
 

@@ -29,6 +29,13 @@ pub(super) fn source_of(file: &str, literal: Range<usize>, wanted: usize) -> Opt
             value += next.len_utf8();
         }
     }
+    // What makes nothing stands before the byte, not in its place.
+    while escapes && at < end && written[at..].starts_with('\\') {
+        match escape(&written[at..end])? {
+            (taken, 0) => at += taken,
+            _ => break,
+        }
+    }
     (value == wanted).then_some(literal.start + at)
 }
 
