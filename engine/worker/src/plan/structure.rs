@@ -180,10 +180,10 @@ fn order(stages: &[StageDef], producer: &BTreeMap<&str, usize>, problems: &mut P
     // Each stage waits for its inputs; of those that wait for nothing the first in the file is next.
     let mut fed: Vec<Vec<usize>> = vec![Vec::new(); stages.len()];
     let mut waits: Vec<usize> = vec![0; stages.len()];
-    for index in 0..stages.len() {
+    for (index, waits) in waits.iter_mut().enumerate() {
         for feeder in feeding(index) {
             fed[feeder].push(index);
-            waits[index] += 1;
+            *waits += 1;
         }
     }
     let mut ready: BTreeSet<usize> = (0..stages.len()).filter(|index| waits[*index] == 0).collect();
