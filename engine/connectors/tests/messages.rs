@@ -381,7 +381,7 @@ fn protobuf_fields_come_in_any_order_and_number() {
 fn lengths_that_protobuf_messages_claim_are_not_believed() {
     let columns = [("id", "int64"), ("item", "struct<name: string>"), ("numbers", "list<int64>")];
     let huge = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F];
-    let mut groups = vec![0xA3, 0x06].repeat(100_000);
+    let mut groups = [0xA3, 0x06].repeat(100_000);
     groups.push(0);
     for payload in [
         [&[0x1A][..], &huge].concat(),

@@ -244,10 +244,8 @@ fn is_known(field: &WireField<'_>, depth: usize) -> bool {
     };
     let whole = |bits: i32| matches!(bits, 8 | 16 | 32 | 64);
     let unit = |unit: WireUnit| (WireUnit::SECOND.0..=WireUnit::NANOSECOND.0).contains(&unit.0);
-    if let Some(dictionary) = field.dictionary() {
-        if !dictionary.indexType().is_some_and(|index| whole(index.bitWidth())) {
-            return false;
-        }
+    if field.dictionary().is_some_and(|dictionary| !dictionary.indexType().is_some_and(|index| whole(index.bitWidth()))) {
+        return false;
     }
     match field.type_type() {
         WireType::Null

@@ -4,24 +4,11 @@
 //! record is taken out at the end. A field inside of a struct or list that may not be null gets an empty value instead, since
 //! such an array could not be made otherwise; its record is bad in any case.
 
-use super::cells::{
-    Cell, Faults, boolean, decimal, float, fraction_digits, from_hex, integer, short_float, shortened, timestamp, unsigned,
-};
-use super::times::{Zone, date, per_second, time_of_day};
+use super::cells::{Faults, shortened};
+use super::times::{Zone, per_second};
 use super::unsupported;
-use crate::base64;
-use arrow::array::{
-    ArrayRef, ArrowPrimitiveType, BinaryBuilder, BooleanArray, BooleanBufferBuilder, ListArray, NullBufferBuilder, PrimitiveArray,
-    StringViewBuilder, StructArray,
-};
-use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::compute::kernels::cast_utils::parse_decimal;
-use arrow::datatypes::{
-    ArrowNativeType, DataType, Date32Type, Decimal128Type, Decimal256Type, FieldRef, Fields, Float32Type, Float64Type, Int8Type, Int16Type,
-    Int32Type, Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit,
-    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
-    UInt64Type, i256,
-};
+use arrow::array::{BinaryBuilder, BooleanBufferBuilder, NullBufferBuilder};
+use arrow::datatypes::{DataType, FieldRef, TimeUnit, i256};
 use std::sync::Arc;
 use tidegate_api::{BadReason, Result, types};
 
@@ -66,7 +53,11 @@ pub(super) enum Data {
         precision: u8,
         scale: i8,
     },
-    Text(StringViewBuilder),
+    /// Texts one behind the other, known to be UTF-8, and where each ends.
+    Text {
+        offsets: Vec<i32>,
+        values: Vec<u8>,
+    },
     Binary(BinaryBuilder),
     List {
         offsets: Vec<i32>,
@@ -77,15 +68,15 @@ pub(super) enum Data {
 
 /// A column being made.
 pub(super) struct Column {
-    field: FieldRef,
+    pub(super) field: FieldRef,
     /// Its name for messages, with those of what it is inside of.
     path: String,
     nested: bool,
-    bytes_as: BytesAs,
-    nulls: NullBufferBuilder,
+    pub(super) bytes_as: BytesAs,
+    pub(super) nulls: NullBufferBuilder,
     pub(super) data: Data,
-    length: usize,
-    scratch: Vec<u8>,
+    pub(super) length: usize,
+    pub(super) scratch: Vec<u8>,
 }
 
 /// Whether a [`Column`] of this type can be made, and holds one value a row.
@@ -128,7 +119,11 @@ impl Column {
             DataType::UInt64 => Data::Unsigned(Vec::with_capacity(capacity)),
             DataType::Float32 => Data::ShortFloat(Vec::with_capacity(capacity)),
             DataType::Float64 => Data::Float(Vec::with_capacity(capacity)),
-            DataType::Utf8View => Data::Text(StringViewBuilder::with_capacity(capacity)),
+            DataType::Utf8View => {
+                let mut offsets = Vec::with_capacity(capacity + 1);
+                offsets.push(0);
+                Data::Text { offsets, values: Vec::new() }
+            }
             DataType::Binary => Data::Binary(BinaryBuilder::with_capacity(capacity, capacity * 16)),
             DataType::Date32 => int(i32::MIN.into(), i32::MAX.into(), Meaning::Date),
             DataType::Time32(unit @ (TimeUnit::Second | TimeUnit::Millisecond)) => time(*unit),
@@ -186,7 +181,7 @@ impl Column {
             Data::ShortFloat(values) => values.push(0.0),
             Data::Decimal { values, .. } => values.push(0),
             Data::LongDecimal { values, .. } => values.push(i256::ZERO),
-            Data::Text(values) => values.append_option(valid.then_some("")),
+            Data::Text { offsets, values } => offsets.push(values.len() as i32),
             Data::Binary(values) => values.append_option(valid.then_some(b"")),
             Data::List { offsets, item } => offsets.push(item.length as i32),
             Data::Struct(children) => children.iter_mut().for_each(Column::append_null),
@@ -286,222 +281,6 @@ impl Column {
             _ => self.length,
         }
     }
-
-    /// Appends a text as it is read from CSV or JSON; the loop is over one type. `record_of` is the record of a cell.
-    pub(super) fn append_cells<'a>(
-        &mut self,
-        count: usize,
-        cell: impl Fn(usize) -> Cell<'a>,
-        record_of: impl Fn(usize) -> usize,
-        faults: &mut Faults,
-    ) {
-        let mut next = 0;
-        while next < count {
-            // Stops at what needs more than a value, and goes on behind it.
-            next = self.append_plain(next, count, &cell);
-            if next == count {
-                break;
-            }
-            let record = record_of(next);
-            match cell(next) {
-                Cell::Null => self.append_missing(record, faults),
-                Cell::Masked => self.append_null(),
-                Cell::Nested(text) => self.append_misfit(record, text, faults),
-                Cell::Text(text) if std::str::from_utf8(text).is_err() => self.append_not_text(record, faults),
-                Cell::Text(text) => self.append_misfit(record, text, faults),
-            }
-            next += 1;
-        }
-    }
-
-    /// Appends cells as long as they fit; answers the first that does not.
-    fn append_plain<'a>(&mut self, from: usize, count: usize, cell: &impl Fn(usize) -> Cell<'a>) -> usize {
-        let nullable = self.field.is_nullable();
-        let (nulls, scratch) = (&mut self.nulls, &mut self.scratch);
-        macro_rules! each {
-            ($values:ident, $empty:expr, $parse:expr) => {{
-                let mut at = from;
-                while at < count {
-                    match cell(at) {
-                        Cell::Text(text) => match $parse(text) {
-                            Some(value) => {
-                                $values.push(value);
-                                nulls.append_non_null();
-                            }
-                            None => break,
-                        },
-                        Cell::Null if nullable => {
-                            $values.push($empty);
-                            nulls.append_null();
-                        }
-                        _ => break,
-                    }
-                    at += 1;
-                }
-                at
-            }};
-        }
-        let at = match &mut self.data {
-            Data::Int { values, least, most, meaning } => {
-                let range = *least..=*most;
-                let fits = |value: &i64| range.contains(value);
-                match *meaning {
-                    Meaning::Number => each!(values, 0, |text| integer(text).filter(fits)),
-                    Meaning::Date => each!(values, 0, |text| date(text).filter(fits)),
-                    Meaning::Time(unit) => each!(values, 0, |text| time_of_day(text, unit).or_else(|| integer(text)).filter(fits)),
-                    Meaning::Timestamp(unit, zone) => each!(values, 0, |text| timestamp(text, unit, zone)),
-                }
-            }
-            Data::Unsigned(values) => each!(values, 0, unsigned),
-            Data::Float(values) => each!(values, 0.0, float),
-            Data::ShortFloat(values) => each!(values, 0.0, short_float),
-            Data::Decimal { values, precision, scale } => {
-                let (precision, scale) = (*precision, *scale);
-                each!(values, 0, |text| decimal(text, precision, scale))
-            }
-            Data::LongDecimal { values, precision, scale } => {
-                let (precision, scale) = (*precision, *scale);
-                each!(values, i256::ZERO, |text| long_decimal(text, precision, scale))
-            }
-            Data::Bool(values) => {
-                let mut at = from;
-                while at < count {
-                    let value = match cell(at) {
-                        Cell::Text(text) => boolean(text),
-                        Cell::Null if nullable => {
-                            values.append(false);
-                            nulls.append_null();
-                            at += 1;
-                            continue;
-                        }
-                        _ => None,
-                    };
-                    let Some(value) = value else { break };
-                    values.append(value);
-                    nulls.append_non_null();
-                    at += 1;
-                }
-                at
-            }
-            Data::Text(values) => {
-                let mut at = from;
-                while at < count {
-                    match cell(at) {
-                        Cell::Text(text) => match std::str::from_utf8(text) {
-                            Ok(text) => values.append_value(text),
-                            Err(_) => break,
-                        },
-                        Cell::Null if nullable => values.append_null(),
-                        _ => break,
-                    }
-                    at += 1;
-                }
-                at
-            }
-            Data::Binary(values) => {
-                let mut at = from;
-                while at < count {
-                    match cell(at) {
-                        Cell::Text(text) => {
-                            scratch.clear();
-                            let fits = match self.bytes_as {
-                                BytesAs::Hex => from_hex(text, scratch),
-                                BytesAs::Base64 => base64::decode(text, scratch),
-                                BytesAs::Raw => {
-                                    scratch.extend_from_slice(text);
-                                    true
-                                }
-                            };
-                            if !fits {
-                                break;
-                            }
-                            values.append_value(&scratch);
-                        }
-                        Cell::Null if nullable => values.append_null(),
-                        _ => break,
-                    }
-                    at += 1;
-                }
-                at
-            }
-            // Their cells are never texts.
-            Data::List { .. } | Data::Struct(_) => from,
-        };
-        self.length += at - from;
-        at
-    }
-
-    /// The array.
-    pub(super) fn finish(self) -> Result<ArrayRef> {
-        let Column { field, mut nulls, data, .. } = self;
-        let nulls = nulls.finish();
-        let data_type = field.data_type();
-        Ok(match data {
-            Data::Bool(mut values) => Arc::new(BooleanArray::new(values.finish(), nulls)),
-            Data::Int { values, .. } => integers(data_type, values, nulls)?,
-            Data::Unsigned(values) => Arc::new(PrimitiveArray::<UInt64Type>::new(values.into(), nulls)),
-            Data::Float(values) => Arc::new(PrimitiveArray::<Float64Type>::new(values.into(), nulls)),
-            Data::ShortFloat(values) => Arc::new(PrimitiveArray::<Float32Type>::new(values.into(), nulls)),
-            Data::Decimal { values, .. } => {
-                Arc::new(PrimitiveArray::<Decimal128Type>::new(values.into(), nulls).with_data_type(data_type.clone()))
-            }
-            Data::LongDecimal { values, .. } => {
-                Arc::new(PrimitiveArray::<Decimal256Type>::new(values.into(), nulls).with_data_type(data_type.clone()))
-            }
-            Data::Text(mut values) => Arc::new(values.finish()),
-            Data::Binary(mut values) => Arc::new(values.finish()),
-            Data::List { offsets, item } => {
-                let item_field = Arc::clone(&item.field);
-                Arc::new(ListArray::try_new(item_field, OffsetBuffer::new(offsets.into()), item.finish()?, nulls)?)
-            }
-            Data::Struct(children) => {
-                let fields: Fields = children.iter().map(|child| Arc::clone(&child.field)).collect();
-                let arrays = children.into_iter().map(Column::finish).collect::<Result<Vec<_>>>()?;
-                Arc::new(StructArray::try_new_with_length(fields, arrays, nulls, self.length)?)
-            }
-        })
-    }
-}
-
-/// A decimal of more digits than 128 bits hold.
-pub(super) fn long_decimal(text: &[u8], precision: u8, scale: i8) -> Option<i256> {
-    // The kernel would round, so what has too many digits behind the point is kept from it.
-    let short = fraction_digits(text)? <= i64::from(scale);
-    let text = std::str::from_utf8(text).ok()?;
-    parse_decimal::<Decimal256Type>(text, precision, scale).ok().filter(|_| short)
-}
-
-/// Integers as the array of their type. Every value was checked against its range.
-fn integers(data_type: &DataType, values: Vec<i64>, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
-    fn same<T: ArrowPrimitiveType<Native = i64>>(data_type: &DataType, values: Vec<i64>, nulls: Option<NullBuffer>) -> ArrayRef {
-        Arc::new(PrimitiveArray::<T>::new(values.into(), nulls).with_data_type(data_type.clone()))
-    }
-    fn narrow<T: ArrowPrimitiveType>(values: &[i64], nulls: Option<NullBuffer>) -> ArrayRef
-    where
-        T::Native: ArrowNativeType + TryFrom<i64>,
-    {
-        let values: Vec<T::Native> = values.iter().map(|value| T::Native::try_from(*value).unwrap_or_default()).collect();
-        Arc::new(PrimitiveArray::<T>::new(values.into(), nulls))
-    }
-    Ok(match data_type {
-        DataType::Int64 => same::<Int64Type>(data_type, values, nulls),
-        DataType::Timestamp(TimeUnit::Second, _) => same::<TimestampSecondType>(data_type, values, nulls),
-        DataType::Timestamp(TimeUnit::Millisecond, _) => same::<TimestampMillisecondType>(data_type, values, nulls),
-        DataType::Timestamp(TimeUnit::Microsecond, _) => same::<TimestampMicrosecondType>(data_type, values, nulls),
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => same::<TimestampNanosecondType>(data_type, values, nulls),
-        DataType::Time64(TimeUnit::Microsecond) => same::<Time64MicrosecondType>(data_type, values, nulls),
-        DataType::Time64(_) => same::<Time64NanosecondType>(data_type, values, nulls),
-        DataType::Time32(TimeUnit::Second) => narrow::<Time32SecondType>(&values, nulls),
-        DataType::Time32(_) => narrow::<Time32MillisecondType>(&values, nulls),
-        DataType::Date32 => narrow::<Date32Type>(&values, nulls),
-        DataType::Int8 => narrow::<Int8Type>(&values, nulls),
-        DataType::Int16 => narrow::<Int16Type>(&values, nulls),
-        DataType::Int32 => narrow::<Int32Type>(&values, nulls),
-        DataType::UInt8 => narrow::<UInt8Type>(&values, nulls),
-        DataType::UInt16 => narrow::<UInt16Type>(&values, nulls),
-        DataType::UInt32 => narrow::<UInt32Type>(&values, nulls),
-        other => return Err(unsupported("this format", "?", other)),
-    })
 }
 
 /// Columns for the fields that are decoded.

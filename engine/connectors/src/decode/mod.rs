@@ -6,6 +6,7 @@
 //!
 //! Parquet and Arrow files have an order of their own to be read in; [`parquet`] and [`arrow`] read them in place.
 
+mod arrays;
 pub mod arrow;
 pub mod avro;
 mod cells;
@@ -19,6 +20,7 @@ pub mod parquet;
 pub mod protobuf;
 pub mod raw;
 mod rows;
+mod texts;
 mod times;
 mod typed;
 
@@ -41,11 +43,22 @@ pub const MAX_RECORD: usize = 64 << 20;
 pub struct Wanted {
     /// Every declared column.
     pub declared: SchemaRef,
-    /// Those to decode, by index, ascending.
+    /// Those to make, by index, ascending.
     pub columns: Vec<usize>,
     /// The schema of what is made: those columns, and [`RESCUED`] if it is kept.
     pub schema: SchemaRef,
-    rescue: bool,
+    rescue: Rescue,
+}
+
+/// What becomes of records in which something does not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rescue {
+    /// They are bad.
+    No,
+    /// They are kept.
+    Silent,
+    /// They are kept, and their text too.
+    WithText,
 }
 
 /// The column that keeps the text of a record in which something did not fit, under `onBadData = "rescue"`. Text that is not
@@ -55,39 +68,36 @@ pub const RESCUED: &str = "_rescued_data";
 impl Wanted {
     /// All columns of a schema.
     pub fn all(declared: SchemaRef) -> Self {
-        Wanted { columns: (0..declared.fields().len()).collect(), schema: Arc::clone(&declared), declared, rescue: false }
+        Wanted { columns: (0..declared.fields().len()).collect(), schema: Arc::clone(&declared), declared, rescue: Rescue::No }
     }
 
     /// The columns that `keep` accepts, in the schema's order.
     pub fn some(declared: SchemaRef, keep: impl Fn(&str) -> bool) -> Self {
         let columns: Vec<usize> = (0..declared.fields().len()).filter(|index| keep(declared.field(*index).name())).collect();
         let fields: Vec<_> = columns.iter().map(|index| Arc::clone(&declared.fields()[*index])).collect();
-        Wanted { columns, schema: Arc::new(Schema::new(fields)), declared, rescue: false }
+        Wanted { columns, schema: Arc::new(Schema::new(fields)), declared, rescue: Rescue::No }
     }
 
     /// Keeps a record in which something does not fit, with null for that; `read` says whether its text is wanted, which makes
-    /// [`RESCUED`] the last column. A record that lacks what the schema requires stays bad.
+    /// [`RESCUED`] the last column. Every declared column is then read, so that the text does not depend on who reads what else.
+    /// A record that lacks what the schema requires stays bad.
     #[must_use]
     pub fn rescuing(mut self, read: bool) -> Self {
-        self.rescue = true;
-        if read && !self.has_rescued() {
+        self.rescue = if read { Rescue::WithText } else { Rescue::Silent };
+        if read {
             let rescued = Arc::new(Field::new(RESCUED, DataType::Utf8View, true));
-            self.schema = Arc::new(Schema::new(self.decoded().iter().cloned().chain([rescued]).collect::<Vec<_>>()));
+            let made = self.columns.iter().map(|index| Arc::clone(&self.declared.fields()[*index]));
+            self.schema = Arc::new(Schema::new(made.chain([rescued]).collect::<Vec<_>>()));
         }
         self
     }
 
     /// The fields that are decoded.
     pub(crate) fn decoded(&self) -> &[FieldRef] {
-        &self.schema.fields()[..self.columns.len()]
-    }
-
-    fn rescue(&self) -> bool {
-        self.rescue
-    }
-
-    fn has_rescued(&self) -> bool {
-        self.schema.fields().len() > self.columns.len()
+        match self.rescue {
+            Rescue::WithText => self.declared.fields(),
+            Rescue::No | Rescue::Silent => self.schema.fields(),
+        }
     }
 }
 

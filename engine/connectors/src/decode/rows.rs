@@ -2,7 +2,7 @@
 
 use super::cells::{CellError, Faults};
 use super::column::Column;
-use super::{BadRecord, Decoded, Wanted};
+use super::{BadRecord, Decoded, Rescue, Wanted};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringViewBuilder};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -61,8 +61,10 @@ impl Rows {
         records: usize,
         raw: impl Fn(usize) -> &'a [u8],
     ) -> Result<Rows> {
-        let spared = if wanted.rescue() { faults.take_spared() } else { Vec::new() };
-        if wanted.has_rescued() {
+        let spared = if wanted.rescue == Rescue::No { Vec::new() } else { faults.take_spared() };
+        if wanted.rescue == Rescue::WithText {
+            // All were read for the text; those that nobody wants have done their part.
+            columns = wanted.columns.iter().map(|index| Arc::clone(&columns[*index])).collect();
             let mut texts = StringViewBuilder::with_capacity(records);
             let mut spared = spared.iter().peekable();
             for record in 0..records {

@@ -179,7 +179,7 @@ impl Column {
                 }
                 _ => false,
             },
-            Data::Text(_) | Data::List { .. } | Data::Struct(_) => false,
+            Data::Text { .. } | Data::List { .. } | Data::Struct(_) => false,
         };
         if fits {
             self.count_one();

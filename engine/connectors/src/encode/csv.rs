@@ -127,7 +127,7 @@ impl CsvRows {
             Value::ShortFloat(value) => write!(text, "{value:?}").map_err(failed)?,
             Value::Decimal(unscaled, scale) => decimal(unscaled, scale, text),
             Value::Text(value) => push_text(text, value),
-            Value::Bytes(bytes) if bytes.is_empty() => text.push_str("\"\""),
+            Value::Bytes([]) => text.push_str("\"\""),
             Value::Bytes(bytes) => bytes.iter().try_for_each(|byte| write!(text, "{byte:02x}")).map_err(failed)?,
             Value::Date(days) => date(i64::from(days), text),
             Value::Time(value, unit) => {

@@ -207,8 +207,8 @@ pub(super) fn time(seconds: i64, nanos: u32, out: &mut String) {
     let _ = write!(out, "{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
     let _ = match nanos {
         0 => Ok(()),
-        _ if nanos % 1_000_000 == 0 => write!(out, ".{:03}", nanos / 1_000_000),
-        _ if nanos % 1_000 == 0 => write!(out, ".{:06}", nanos / 1_000),
+        _ if nanos.is_multiple_of(1_000_000) => write!(out, ".{:03}", nanos / 1_000_000),
+        _ if nanos.is_multiple_of(1_000) => write!(out, ".{:06}", nanos / 1_000),
         _ => write!(out, ".{nanos:09}"),
     };
 }

@@ -78,9 +78,16 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[test]
 fn every_written_format_reads_back_under_the_source_contract() {
-    for (format, compression) in
-        [("json", "none"), ("json", "gz"), ("csv", "zst"), ("csv", "none"), ("parquet", "snappy"), ("parquet", "zst")]
-    {
+    for (format, compression) in [
+        ("json", "none"),
+        ("json", "gz"),
+        ("csv", "zst"),
+        ("csv", "none"),
+        ("parquet", "snappy"),
+        ("parquet", "zst"),
+        ("arrow", "none"),
+        ("arrow", "gz"),
+    ] {
         let folder = TempDir::new().unwrap();
         let batches = [sample(0..40), sample(40..43)];
         write_parts(folder.path(), json!({ "path": "parts", "format": format, "compression": compression }), &batches);
@@ -89,6 +96,72 @@ fn every_written_format_reads_back_under_the_source_contract() {
         source_contract(source.as_ref(), &SourceRequest::all());
         assert_eq!(sorted_rows(&all_rows(source.as_ref())), sorted_rows(&batches), "{format} {compression}");
     }
+}
+
+#[test]
+fn avro_files_are_read_block_by_block() {
+    let folder = TempDir::new().unwrap();
+    let batches = [sample(0..40), sample(40..43)];
+    for options in [json!({ "path": "parts", "format": "avro" }), json!({ "path": "parts", "format": "avro", "compression": "none" })] {
+        write_parts(folder.path(), options.clone(), &batches);
+        let source = source_in(folder.path(), json!({ "path": "parts", "schema": schema_option() }));
+        assert_eq!(sorted_rows(&all_rows(source.as_ref())), sorted_rows(&batches), "{options}");
+        fs::remove_dir_all(folder.path().join("parts")).unwrap();
+    }
+    write_parts(folder.path(), json!({ "path": "parts", "format": "avro" }), &batches);
+    let inferred = source_in(folder.path(), json!({ "path": "parts" })).plan(&SourceRequest::all()).unwrap().schema;
+    assert_eq!(inferred.fields().len(), batches[0].num_columns());
+    // A damaged file says so, and no row of it is made up.
+    let path = folder.path().join("parts").join(&names(&folder.path().join("parts"))[0]);
+    let mut bytes = fs::read(&path).unwrap();
+    let last = bytes.len() - 20;
+    bytes[last] ^= 0x55;
+    fs::write(&path, bytes).unwrap();
+    let error = error_of(folder.path(), json!({ "path": "parts" })).to_string();
+    assert!(error.contains("cannot be read as an Avro file"), "{error}");
+}
+
+#[test]
+fn raw_lines_and_protobuf_messages_are_read_with_their_positions() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("x.log"), "\u{feff}one\r\n\ntwo\n\u{e9}").unwrap();
+    let source = source_in(folder.path(), json!({ "path": "x.log", "format": "raw" }));
+    source_contract(source.as_ref(), &SourceRequest::all());
+    let rows = all_rows(source.as_ref());
+    let lines: Vec<_> = rows.iter().flat_map(|rows| rows.column(0).as_string_view().iter().map(|line| line.map(str::to_string))).collect();
+    assert_eq!(lines.into_iter().flatten().collect::<Vec<_>>(), ["one", "", "two", "é"]);
+
+    fs::write(folder.path().join("row.proto"), "syntax = \"proto3\"; package p; message Row { int64 a = 1; string s = 2; }").unwrap();
+    let set = protox::Compiler::new([folder.path()]).unwrap().open_file("row.proto").unwrap().encode_file_descriptor_set();
+    fs::write(folder.path().join("row.desc"), set).unwrap();
+    fs::write(folder.path().join("x.pb"), [&[2, 0x08, 7, 0, 5, 0x08, 8, 0x12, 1][..], b"x"].concat()).unwrap();
+    let options = json!({ "path": "x.pb", "format": "protobuf", "descriptor": "row.desc", "message": "p.Row" });
+    let source = source_in(folder.path(), options);
+    source_contract(source.as_ref(), &SourceRequest::all());
+    let rows = all_rows(source.as_ref());
+    let numbers: Vec<i64> = rows.iter().flat_map(|rows| rows.column(0).as_primitive::<Int64Type>().values().to_vec()).collect();
+    assert_eq!(numbers, [7, 0, 8]);
+
+    let options = json!({ "path": "x.pb", "format": "protobuf", "descriptor": "row.desc", "message": "p.Wor" });
+    let problems = crate::source("files", options.as_object().unwrap(), &ConnectorCtx::new(folder.path(), "x")).err().unwrap();
+    assert_eq!((problems[0].path.join("."), problems[0].message.contains("no message `p.Wor`")), ("message".into(), true));
+}
+
+#[test]
+fn rows_are_rescued_where_the_dataset_asks_for_it() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("x.csv"), "a,b\n1,2\nmany,3\n4\n").unwrap();
+    let options = json!({ "path": "x.csv", "schema": [{ "name": "a", "type": "int64" }, { "name": "b", "type": "int64" }] });
+    let ctx = ConnectorCtx::new(folder.path(), "x").with_rescue(true);
+    let source = crate::source("files", options.as_object().unwrap(), &ctx).unwrap();
+    source_contract(source.as_ref(), &SourceRequest::all());
+    let rows = all_rows(source.as_ref());
+    let column = |column: usize| -> Vec<Option<i64>> {
+        rows.iter().flat_map(|rows| rows.column(column).as_primitive::<Int64Type>().iter().collect::<Vec<_>>()).collect()
+    };
+    assert_eq!((column(0), column(1)), (vec![Some(1), None, None], vec![Some(2), Some(3), None]));
+    let texts: Vec<_> = rows.iter().flat_map(|rows| rows.column(2).as_string_view().iter().map(|text| text.map(str::to_string))).collect();
+    assert_eq!(texts, [None, Some("many,3".into()), Some("4".into())]);
 }
 
 #[test]

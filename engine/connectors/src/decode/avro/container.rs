@@ -169,15 +169,17 @@ impl Decoder for AvroContainer {
     fn decode(&mut self, input: &[u8], last: bool, max_rows: usize) -> Result<Decoded> {
         let mut columns = columns(self.wanted.decoded(), max_rows.min(1 << 13), BytesAs::Base64, "Avro")?;
         let mut faults = Faults::default();
-        let (mut at, mut spans) = (0, Vec::new());
+        let (mut at, mut spans, mut bytes) = (0, Vec::new(), 0);
         if let Some((header, plan)) = &self.file {
-            while at < input.len() && spans.len() < max_rows {
+            // Few bytes may be many when they are decompressed.
+            while at < input.len() && spans.len() < max_rows && bytes < MAX_RECORD {
                 let Some(block) = block(&input[at..], &header.mark, last)? else { break };
                 let body = inflated(block.body, header.codec)?;
                 // A value of no bytes at all is possible, but not as many as a count can claim.
                 if block.count > body.len().max(1 << 16) {
                     return Err(damaged(format!("a block of {} bytes claims {} values", body.len(), block.count)));
                 }
+                bytes += body.len();
                 let mut cursor = Cursor::new(&body);
                 let broken = |broken: Broken| damaged(format!("a value in the block is broken: {broken}"));
                 for _ in 0..block.count {

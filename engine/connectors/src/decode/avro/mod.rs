@@ -11,10 +11,10 @@ mod schema;
 
 pub use container::{AvroContainer, infer};
 
-use super::Wanted;
 use super::cells::Faults;
 use super::column::{BytesAs, Column, columns};
 use super::rows::RowsDecoder;
+use super::{Rescue, Wanted};
 use arrow_avro::schema::{AvroSchema, Fingerprint, FingerprintAlgorithm};
 use body::Cursor;
 use plan::Plan;
@@ -131,7 +131,7 @@ impl AvroRows {
     fn read(&self, message: &[u8], columns: &mut [Column], record: usize, faults: &mut Faults) -> Result<(), String> {
         let (writer, body) = self.open(message)?;
         let whole = |cursor: &Cursor<'_>| if cursor.is_empty() { Ok(()) } else { Err("something follows the value".to_string()) };
-        if self.wanted.rescue() {
+        if self.wanted.rescue != Rescue::No {
             // Nothing of a broken message may be kept, so all of it is read before any of it is.
             let mut cursor = Cursor::new(body);
             writer.plan.skip_record(&writer.schema, &mut cursor).map_err(|broken| broken.to_string())?;

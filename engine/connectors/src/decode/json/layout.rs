@@ -161,11 +161,11 @@ impl Layouts {
             self.resting -= 1;
             return Outcome::Parse;
         }
-        if let Some(layout) = self.known.get(self.current) {
-            if layout.read(row, record, slots, &mut escaped) {
-                self.savings = (self.savings + 1).min(SAVINGS);
-                return Outcome::Read;
-            }
+        if let Some(layout) = self.known.get(self.current)
+            && layout.read(row, record, slots, &mut escaped)
+        {
+            self.savings = (self.savings + 1).min(SAVINGS);
+            return Outcome::Read;
         }
         self.others(row, record, slots, escaped)
     }

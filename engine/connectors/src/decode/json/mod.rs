@@ -74,10 +74,10 @@ impl JsonRows {
             Outcome::Read => {}
             Outcome::Learn => {
                 self.trace.clear();
-                if self.parse::<true>(row, index, record, faults) {
-                    if let Some(layouts) = &mut self.layouts {
-                        layouts.learn(row, &self.trace);
-                    }
+                if self.parse::<true>(row, index, record, faults)
+                    && let Some(layouts) = &mut self.layouts
+                {
+                    layouts.learn(row, &self.trace);
                 }
             }
             Outcome::Parse => {

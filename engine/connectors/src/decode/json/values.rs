@@ -47,8 +47,29 @@ pub(super) fn append(column: &mut Column, source: Source<'_>, tokens: &[Token], 
     if column.is_nested() {
         let rows: Vec<u32> = (0..tokens.len() as u32).collect();
         append_nested(column, source, tokens, &rows, faults);
-    } else {
-        column.append_cells(tokens.len(), |index| source.cell(index, tokens[index]), |index| source.first + index, faults);
+        return;
+    }
+    let number = |index: usize| {
+        let token = tokens[index];
+        (token.kind == Kind::Number).then(|| &source.rows[index][token.start as usize..token.end as usize])
+    };
+    // The parser has checked that texts are UTF-8.
+    let text = |index: usize| {
+        let token = tokens[index];
+        (token.kind == Kind::Text).then(|| &source.rows[index][token.start as usize..token.end as usize])
+    };
+    let mut next = 0;
+    while next < tokens.len() {
+        next = column.append_known(next, tokens.len(), number, text);
+        // What is not so simple rarely stands alone.
+        let some = tokens.len().min(next + 64);
+        column.append_cells(
+            some - next,
+            |index| source.cell(next + index, tokens[next + index]),
+            |index| source.first + next + index,
+            faults,
+        );
+        next = some;
     }
 }
 

@@ -128,10 +128,10 @@ impl MessagePlan {
                 let hint = hint(field.name(), known.iter().map(String::as_str));
                 return Err(Error::config(format!("message `{}` has no field `{path}{}`{hint}", message.full_name(), field.name())));
             };
-            if let Some(oneof) = descriptor.containing_oneof() {
-                if !oneofs.iter().any(|known| known == oneof.name()) {
-                    oneofs.push(oneof.name().to_string());
-                }
+            if let Some(oneof) = descriptor.containing_oneof()
+                && !oneofs.iter().any(|known| known == oneof.name())
+            {
+                oneofs.push(oneof.name().to_string());
             }
             plan.fields.push(field_plan(&descriptor, index, field, path)?);
         }
