@@ -4,8 +4,8 @@
 //! no integer; a text column takes numbers and truth values as their text. Lists and objects are read as the declared list and
 //! struct types, bytes as Base64.
 //!
-//! Messages are read in blocks: first the places of their values, by a layout that was learned ([`layout`]) or by the full
-//! parser ([`scan`]), then column by column ([`values`]).
+//! Messages are read in blocks: first the places of their values, by a layout that was learned (`layout`) or by the full
+//! parser (`scan`), then column by column (`values`).
 
 mod keys;
 mod layout;
