@@ -63,7 +63,7 @@ enum Rescue {
 
 /// The column that keeps the text of a record in which something did not fit, under `onBadData = "rescue"`. Text that is not
 /// UTF-8 and messages of binary formats are kept as `base64:` and their bytes.
-pub const RESCUED: &str = "_rescued_data";
+pub const RESCUED: &str = tidegate_api::bad::RESCUED;
 
 impl Wanted {
     /// All columns of a schema.

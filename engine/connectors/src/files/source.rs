@@ -56,7 +56,7 @@ impl FilesSource {
 
     fn wanted(&self, request: &SourceRequest) -> Result<Wanted> {
         let schema = self.schema()?;
-        if !self.config.rescue {
+        if !self.config.rescue && !request.rescue {
             return Ok(Wanted::some(schema, |column| request.wants(column)));
         }
         if schema.index_of(RESCUED).is_ok() {
