@@ -1,57 +1,31 @@
-//! Base64 with padding, the form in which JSON carries bytes.
+//! Base64, the form in which JSON carries bytes.
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+use ::base64::Engine as _;
+use ::base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 
 /// Appends the text of some bytes.
 pub(crate) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
-    for group in bytes.chunks(3) {
-        let byte = |index: usize| u32::from(group.get(index).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for place in 0..4 {
-            let digit = ALPHABET[(bits >> (18 - 6 * place)) as usize & 63];
-            out.push(if place <= group.len() { digit } else { b'=' });
-        }
-    }
+    let begun = out.len();
+    out.resize(begun + bytes.len().div_ceil(3) * 4, 0);
+    let written = STANDARD.encode_slice(bytes, &mut out[begun..]).unwrap_or(0);
+    out.truncate(begun + written);
 }
 
-/// The value of a digit, of the standard alphabet or the one for URLs.
-fn digit(byte: u8) -> Option<u32> {
-    Some(u32::from(match byte {
-        b'A'..=b'Z' => byte - b'A',
-        b'a'..=b'z' => byte - b'a' + 26,
-        b'0'..=b'9' => byte - b'0' + 52,
-        b'+' | b'-' => 62,
-        b'/' | b'_' => 63,
-        _ => return None,
-    }))
-}
-
-/// Appends the bytes of a text, padded or not; false, with nothing appended, if it is no Base64.
+/// Appends the bytes of a text, in the standard alphabet or the one for URLs, padded or not; false, with nothing appended, if it is no
+/// Base64.
 pub(crate) fn decode(text: &[u8], out: &mut Vec<u8>) -> bool {
     let begun = out.len();
-    let digits =
-        if text.len().is_multiple_of(4) { text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text) } else { text };
-    for group in digits.chunks(4) {
-        let mut bits = 0;
-        for (place, byte) in group.iter().enumerate() {
-            match digit(*byte) {
-                Some(value) => bits |= value << (18 - 6 * place),
-                None => {
-                    out.truncate(begun);
-                    return false;
-                }
-            }
-        }
-        let bytes = bits.to_be_bytes();
-        let count = group.len() * 6 / 8;
-        // What is left over of the last digit is no part of a byte and must be nothing.
-        if group.len() == 1 || bytes[1 + count..].iter().any(|rest| *rest != 0) {
-            out.truncate(begun);
-            return false;
-        }
-        out.extend_from_slice(&bytes[1..=count]);
+    let engine = match (text.ends_with(b"="), memchr::memchr2(b'-', b'_', text).is_some()) {
+        (true, false) => STANDARD,
+        (false, false) => STANDARD_NO_PAD,
+        (true, true) => URL_SAFE,
+        (false, true) => URL_SAFE_NO_PAD,
+    };
+    let fits = engine.decode_vec(text, out).is_ok();
+    if !fits {
+        out.truncate(begun);
     }
-    true
+    fits
 }
 
 #[cfg(test)]
