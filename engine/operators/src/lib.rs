@@ -10,15 +10,22 @@
 //!
 //! Adding a step touches its file, one line of [`STEPS`], and a test; `docs/steps.md` is checked against the list.
 
+mod aggregates;
 mod apply_expression;
+mod binding;
 mod cast;
 mod drop;
 mod expression;
 mod filter;
+mod fired;
+mod keys;
 mod projection;
 mod rename;
 mod select;
 mod step;
+mod table;
+#[cfg(test)]
+mod testing;
 mod window;
 
 pub use step::{BindCtx, Bound, BoundNode, KeyInfo, ParseStep, Required, STEPS, StepDef, StepInfo, StreamType, parse_step};

@@ -1,22 +1,21 @@
 //! The keys of `windowedAggregate`, and what they mean over a schema.
 
-use super::aggregates::Function;
 use super::arithmetic::{LONGEST_MS, Windows};
-use super::keys::can_group;
 use super::operator::{BoundAggregate, Plan, WindowFactory};
 use super::panes::Aggregate;
 use super::state;
+use crate::aggregates::Function;
+use crate::binding::{key_columns, length, show, time_column, unknown};
 use crate::expression::{at, condition};
-use crate::projection::{find, names};
+use crate::projection::find;
 use crate::step::{BindCtx, Bound, BoundNode, KeyInfo, StepDef, StepInfo, StreamType};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 use tidegate_api::config::{Options, Problem};
 use tidegate_api::nearest::hint;
-use tidegate_api::{ChangeMode, Signature, TimeScale, hash, hidden, types};
+use tidegate_api::{ChangeMode, Signature, hash, hidden, types};
 
 pub(crate) const INFO: StepInfo = StepInfo {
     op: "windowedAggregate",
@@ -110,11 +109,11 @@ fn parse(map: &Map<String, Value>) -> Result<Box<dyn StepDef>, Vec<Problem>> {
         true => options.string("timeColumn"),
         false => options.require_string("timeColumn"),
     };
-    let size = window_length(&mut options, "window");
+    let size = length(&mut options, "window");
     if size.is_none() && !options.has("window") && !options.has("windowMs") {
         options.problem("windowMs", "`windowMs` is missing");
     }
-    let slide = window_length(&mut options, "slide");
+    let slide = length(&mut options, "slide");
     if let (Some(size), Some(slide)) = (size, slide)
         && slide > size
     {
@@ -159,19 +158,6 @@ fn parse(map: &Map<String, Value>) -> Result<Box<dyn StepDef>, Vec<Problem>> {
 /// for them.
 const MAX_OVERLAP: i64 = 50_000;
 
-/// `{base}Ms` or `{base}`, in whole milliseconds.
-fn window_length(options: &mut Options<'_>, base: &str) -> Option<i64> {
-    let duration = options.duration(base)?;
-    let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-    let whole = Duration::from_millis(duration.as_millis() as u64) == duration;
-    let key = if options.has(base) { base.to_string() } else { format!("{base}Ms") };
-    if millis == 0 || !whole || millis > LONGEST_MS {
-        options.problem(&key, format!("expected whole milliseconds, from 1 to {LONGEST_MS} (100 years)"));
-        return None;
-    }
-    Some(millis)
-}
-
 fn offset(options: &mut Options<'_>) -> i64 {
     let offset = if options.has("offset") {
         options.duration("offset").map_or(0, |offset| i64::try_from(offset.as_millis()).unwrap_or(i64::MAX))
@@ -184,15 +170,6 @@ fn offset(options: &mut Options<'_>) -> i64 {
         return 0;
     }
     offset
-}
-
-fn show(millis: i64) -> String {
-    for (unit, name) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")] {
-        if millis % unit == 0 {
-            return format!("{}{name}", millis / unit);
-        }
-    }
-    format!("{millis}ms")
 }
 
 fn read_aggregates(options: &mut Options<'_>) -> Vec<AggregateDef> {
@@ -279,8 +256,8 @@ impl StepDef for WindowDef {
                 format!("the rows that come in replace earlier ones of equal `{}`, which this step would count again", keys.join("`, `"));
             problems.push(at(&["op"], message));
         }
-        let time = self.bind_time(&input.schema, &mut problems);
-        let groups = self.bind_groups(&input.schema, &mut problems);
+        let time = time_column(&input.schema, &self.time_column, "timeColumn", &mut problems);
+        let groups = key_columns(&input.schema, &self.group_by, "groupBy", &[START, END], &mut problems);
         let aggregates = self.bind_aggregates(&input.schema, cx, &mut problems);
         let Some((time, zone)) = time.filter(|_| problems.is_empty()) else {
             return Err(problems);
@@ -318,50 +295,6 @@ impl StepDef for WindowDef {
 }
 
 impl WindowDef {
-    fn bind_time(&self, schema: &SchemaRef, problems: &mut Vec<Problem>) -> Option<(usize, Option<Arc<str>>)> {
-        let Some(index) = find(schema, &self.time_column) else {
-            problems.push(at(&["timeColumn"], unknown(&self.time_column, schema)));
-            return None;
-        };
-        let data_type = schema.field(index).data_type();
-        if TimeScale::of(data_type).is_none() {
-            let message = format!(
-                "`{}` is of type `{}`; an event time is a timestamp, or int64 milliseconds",
-                self.time_column,
-                types::name(data_type)
-            );
-            problems.push(at(&["timeColumn"], message));
-            return None;
-        }
-        let zone = match data_type {
-            DataType::Timestamp(_, zone) => zone.clone(),
-            _ => None,
-        };
-        Some((index, zone))
-    }
-
-    fn bind_groups(&self, schema: &SchemaRef, problems: &mut Vec<Problem>) -> Vec<usize> {
-        let mut groups = Vec::new();
-        for (place, column) in self.group_by.iter().enumerate() {
-            let place = place.to_string();
-            let path = ["groupBy", place.as_str()];
-            match find(schema, column) {
-                None => problems.push(at(&path, unknown(column, schema))),
-                Some(index) if groups.contains(&index) => problems.push(at(&path, format!("`{column}` stands twice"))),
-                Some(index) if !can_group(schema.field(index).data_type()) => {
-                    let message =
-                        format!("`{column}` is of type `{}`, which cannot be a group", types::name(schema.field(index).data_type()));
-                    problems.push(at(&path, message));
-                }
-                Some(_) if column == START || column == END => {
-                    problems.push(at(&path, format!("the output has a `{column}` of its own; rename the column first")));
-                }
-                Some(index) => groups.push(index),
-            }
-        }
-        groups
-    }
-
     fn bind_aggregates(&self, schema: &SchemaRef, cx: &BindCtx, problems: &mut Vec<Problem>) -> Vec<BoundAggregate> {
         let mut bound = Vec::new();
         let mut taken: BTreeSet<&str> = self.group_by.iter().map(String::as_str).chain([START, END]).collect();
@@ -472,8 +405,4 @@ impl WindowDef {
         let by = if self.group_by.is_empty() { String::new() } else { format!(" by {}", self.group_by.join(", ")) };
         format!("{} over {}{by}: {}", self.described, self.time_column, aggregates.join(", "))
     }
-}
-
-fn unknown(column: &str, schema: &SchemaRef) -> String {
-    format!("there is no column `{column}`{}", hint(column, names(schema)))
 }

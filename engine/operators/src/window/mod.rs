@@ -9,21 +9,19 @@
 //! |---|---|
 //! | `config.rs` | the step's keys, and its types |
 //! | `arithmetic.rs` | which pane, which windows: pure |
-//! | `keys.rs`, `table.rs` | group columns to dense group numbers |
-//! | `aggregates/` | accumulators over group numbers |
 //! | `panes.rs` | a pane is a table and accumulators; recycled |
 //! | `operator.rs` | rows in, windows out |
 //! | `state.rs` | panes as pieces of snapshots |
+//!
+//! Group columns become dense group numbers in `crate::keys`; accumulators over them are in `crate::aggregates`.
 
-mod aggregates;
 mod arithmetic;
 mod config;
-mod keys;
 mod operator;
 mod panes;
 mod state;
-mod table;
 
+pub(crate) use arithmetic::LONGEST_MS;
 pub(crate) use config::INFO;
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 
 mod emission;
 
-use super::aggregates::masked;
 use super::arithmetic::{Run, Unit, Windows, runs};
 use super::panes::{Aggregate, Panes, Shape};
 use super::state;
+use crate::aggregates::masked;
 use crate::expression::{BadRows, truths};
+use crate::fired::{self, FIRED, Fired};
 use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt32Array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{filter_record_batch, take, take_record_batch};
@@ -84,46 +85,16 @@ impl OperatorFactory for WindowFactory {
     fn open(&self, ctx: OperatorCtx) -> Result<Box<dyn Operator>> {
         let aggregates = self.plan.aggregates.iter().map(|bound| bound.aggregate.clone()).collect();
         let shape = Shape::new(self.plan.group_types.clone(), aggregates)?;
-        let vnodes = usize::from(ctx.vnodes.end - ctx.vnodes.start);
         Ok(Box::new(WindowedAggregate {
             plan: Arc::clone(&self.plan),
             panes: Panes::new(shape),
-            fired: Fired::new(vnodes),
+            fired: Fired::new(ctx.vnodes),
             cursor: i64::MIN,
             firing: None,
             named: Vec::new(),
             scratch: Scratch::default(),
             ctx,
         }))
-    }
-}
-
-/// Up to when each vnode of this task has fired, in milliseconds: every window that ends there or before.
-#[derive(Debug)]
-struct Fired {
-    through: Vec<i64>,
-    low: i64,
-    high: i64,
-    /// Whether it has changed since the last snapshot, and the piece that holds it if not.
-    saved: Option<PieceId>,
-}
-
-impl Fired {
-    fn new(vnodes: usize) -> Self {
-        Fired { through: vec![i64::MIN; vnodes], low: i64::MIN, high: i64::MIN, saved: None }
-    }
-
-    fn measure(&mut self) {
-        self.low = self.through.iter().copied().min().unwrap_or(i64::MIN);
-        self.high = self.through.iter().copied().max().unwrap_or(i64::MIN);
-    }
-
-    fn raise(&mut self, millis: i64) {
-        if self.low < millis {
-            self.through.iter_mut().for_each(|through| *through = millis.max(*through));
-            self.measure();
-            self.saved = None;
-        }
     }
 }
 
@@ -234,8 +205,8 @@ impl Operator for WindowedAggregate {
         match &self.fired.saved {
             Some(id) => pieces.push(StatePiece::Kept(id.clone())),
             None => {
-                let data = state::encode_fired(vnodes, &self.fired.through);
-                pieces.push(StatePiece::New { name: state::FIRED.into(), vnodes, data });
+                let data = self.fired.encode();
+                pieces.push(StatePiece::New { name: FIRED.into(), vnodes, data });
                 self.named.push(Named::Fired);
             }
         }
@@ -263,8 +234,8 @@ impl Operator for WindowedAggregate {
         // A pane may come in several pieces, from the tasks of another time. It is unchanged only if all of them are ours whole.
         let mut partial = BTreeSet::new();
         for piece in &pieces {
-            if piece.name == state::FIRED {
-                state::restore_fired(piece, own, &mut self.fired.through)?;
+            if piece.name == FIRED {
+                self.fired.restore(piece)?;
                 continue;
             }
             let start = state::pane_start(&piece.name)
@@ -281,7 +252,6 @@ impl Operator for WindowedAggregate {
         for (start, pane) in panes {
             pane.dirty = partial.contains(&start);
         }
-        self.fired.measure();
         self.cursor = self.fired.low;
         self.ctx.state_bytes.set(self.panes.bytes() as u64);
         Ok(())
@@ -363,11 +333,11 @@ impl WindowedAggregate {
                 // Only after a restore that brought vnodes of different progress together, until the next watermark.
                 if vnodes.is_none() {
                     let groups: Vec<ArrayRef> = self.plan.groups.iter().map(|index| Arc::clone(batch.column(*index))).collect();
-                    vnodes = Some(state::vnodes(&groups, batch.num_rows(), self.ctx.vnode_count, &mut self.scratch.hashes)?);
+                    vnodes = Some(fired::vnodes(&groups, batch.num_rows(), self.ctx.vnode_count, &mut self.scratch.hashes)?);
                 }
                 for row in run.from..run.to {
                     let vnode = vnodes.as_ref().map_or(0, |vnodes| vnodes[row]);
-                    let through = through_of(fired, self.ctx.vnodes.start, vnode)?;
+                    let through = fired.of(vnode)?;
                     if last <= through {
                         late.push(row as u32);
                         continue;
@@ -388,13 +358,6 @@ impl WindowedAggregate {
         self.scratch.runs = kept;
         Ok(())
     }
-}
-
-fn through_of(fired: &Fired, first: u16, vnode: u16) -> Result<i64> {
-    vnode
-        .checked_sub(first)
-        .and_then(|index| fired.through.get(usize::from(index)).copied())
-        .ok_or_else(|| Error::internal(format!("a row of vnode {vnode} reached a task that does not own it")))
 }
 
 /// Sorts runs by pane and joins those of one pane; gives the rows in their new order. Rows of a pane keep theirs.

@@ -1,7 +1,7 @@
 //! Open panes: each a key table and the accumulators over its groups. Recycled once nobody needs them.
 
-use super::aggregates::{Accumulator, Finished, Function};
-use super::keys::{GroupBy, Groups, Keys};
+use crate::aggregates::{Accumulator, Finished, Function};
+use crate::keys::{GroupBy, Groups, Keys};
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::datatypes::{DataType, Int64Type};
 use std::collections::BTreeMap;

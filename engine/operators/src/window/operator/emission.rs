@@ -1,8 +1,9 @@
 //! Windows on their way out: which is due, what it holds, and its rows in portions.
 
 use super::super::panes::Columns;
-use super::{BoundAggregate, Plan, WindowedAggregate, state, through_of};
+use super::{BoundAggregate, Plan, WindowedAggregate};
 use crate::expression::BadRows;
+use crate::fired;
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, TimestampMillisecondArray};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{concat, filter_record_batch};
@@ -90,10 +91,10 @@ impl WindowedAggregate {
         if end > self.fired.high {
             return Ok(None);
         }
-        let vnodes = state::vnodes(groups, rows, self.ctx.vnode_count, &mut self.scratch.hashes)?;
+        let vnodes = fired::vnodes(groups, rows, self.ctx.vnode_count, &mut self.scratch.hashes)?;
         let mut ours = Vec::with_capacity(rows);
         for vnode in vnodes {
-            ours.push(through_of(&self.fired, self.ctx.vnodes.start, vnode)? < end);
+            ours.push(self.fired.of(vnode)? < end);
         }
         Ok(Some(BooleanBuffer::from(ours)))
     }

@@ -257,7 +257,7 @@ fn times_of_every_unit_fall_into_the_same_windows() {
         let mut out = Output::default();
         operator.on_batch(0, RecordBatch::try_new(schema, vec![Arc::clone(&times)]).unwrap(), &mut out).unwrap();
         let _ = operator.on_watermark(EventTime::MAX, &mut out).unwrap();
-        let made = super::harness::Made { batches: out.batches, ..Default::default() };
+        let made = crate::testing::Made { batches: out.batches, ..Default::default() };
         assert_eq!(made.rows(), ["-60000 0 1", "0 60000 2", "60000 120000 2"]);
         let zone = matches!(times.data_type(), DataType::Timestamp(TimeUnit::Nanosecond, _)).then(|| "UTC".into());
         assert_eq!(made.batches[0].schema().field(0).data_type(), &DataType::Timestamp(TimeUnit::Millisecond, zone));

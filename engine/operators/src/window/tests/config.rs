@@ -2,7 +2,7 @@
 
 use super::harness::schema;
 use crate::parse_step;
-use crate::step::{BindCtx, StreamType};
+use crate::step::{BindCtx, BoundNode, StreamType};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use tidegate_api::ChangeMode;
@@ -103,12 +103,15 @@ fn it_asks_for_the_columns_it_reads_and_for_all_when_late_rows_are_wanted() {
 
 #[test]
 fn the_signature_tells_what_may_read_the_state() {
-    let signature = |window: i64, alias: &str| {
+    let signed = |window: i64, alias: &str| {
         let step = json!({ "op": "windowedAggregate", "timeColumn": "t", "windowMs": window, "groupBy": "k", "aggs": [{ "op": "count", "alias": alias }] });
-        super::harness::factory(&step, false).0.signature()
+        match crate::testing::bind(&step, &[StreamType::append(schema())], false).node {
+            BoundNode::Operator { factory, .. } => factory.signature(),
+            BoundNode::Step(_) => panic!("not an operator"),
+        }
     };
-    assert!(signature(10, "a").accepts(&signature(10, "b")).is_ok());
-    let refused = signature(10, "a").accepts(&signature(20, "a")).unwrap_err();
+    assert!(signed(10, "a").accepts(&signed(10, "b")).is_ok());
+    let refused = signed(10, "a").accepts(&signed(20, "a")).unwrap_err();
     assert!(refused.message().contains("`windowMs` was `20` and is `10`"));
 }
 

@@ -125,7 +125,7 @@ impl Working {
             DataType::Decimal128(_, _) => Some(Working::Ordered128),
             DataType::Utf8View | DataType::Utf8 | DataType::LargeUtf8 => Some(Working::Bytes),
             DataType::BinaryView | DataType::Binary | DataType::LargeBinary => Some(Working::Bytes),
-            other => super::keys::narrow_form(other).map(|_| Working::Ordered64),
+            other => crate::keys::narrow_form(other).map(|_| Working::Ordered64),
         }
     }
 }

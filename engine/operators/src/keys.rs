@@ -3,7 +3,7 @@
 //! A single column of up to 64 bits and a single text column have tables of their own; everything else goes through Arrow's
 //! row format. Floats are normalised first: -0.0 is 0.0, and every NaN is the same key. NULL groups with NULL.
 
-use super::table::{BytesTable, IntTable};
+use crate::table::{BytesTable, IntTable};
 use arrow::array::{
     Array, ArrayRef, AsArray, Float32Array, Float64Array, Int64Array, NullArray, PrimitiveArray, StringViewArray, StringViewBuilder,
     make_array,

@@ -6,7 +6,7 @@
 
 use super::seen::Seen;
 use super::{Accumulator, Finished, Working, each_valid, foreign};
-use crate::window::keys::{from_ints, normal, to_ints};
+use crate::keys::{from_ints, normal, to_ints};
 use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, BinaryViewBuilder, Int64Array, PrimitiveArray};
 use arrow::compute::cast;
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Decimal128Type, Float64Type, Int64Type};
