@@ -1,6 +1,7 @@
 //! `concat`, and `+` between texts
 
 use super::kernels::Texts;
+use super::rows::room;
 use super::{Args, Function, find};
 use crate::Diagnostic;
 use crate::node::Node;
@@ -8,6 +9,7 @@ use crate::types::{Class, item_of};
 use crate::value::Value;
 use arrow::array::StringViewBuilder;
 use arrow::datatypes::DataType;
+use datafusion_common::exec_datafusion_err;
 use datafusion_expr_common::columnar_value::ColumnarValue;
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use std::sync::Arc;
 pub(super) const FUNCTION: Function = Function {
     name: "concat",
     signature: "concat(value, ...) -> string",
-    doc: "The values one after the other; what is not text is written as `toString` does. Lists become one list of all their elements. Null if one of the values is null.",
+    doc: "The values one after the other; what is not text is written as `toString` does. Lists become one list of all their elements. Null if one of the values is null. More than 16 MiB of text, or a million elements, make a bad row.",
     examples: &[
         ("concat([1, 2], [], [3.5])", "[1, 2, 3.5]"),
         ("concat('a', 'b', 'c')", "'abc'"),
@@ -34,8 +36,12 @@ pub(super) const FUNCTION: Function = Function {
             }
             args.text(at)?;
         }
-        let row = |args: &[Value]| Ok(Value::Text(args.iter().map(Value::text).collect()));
-        Ok(Args::call(args, DataType::Utf8View, false, row, Some(Arc::new(kernel))))
+        let row = |args: &[Value]| {
+            room(args.iter().map(|arg| arg.text().len()).sum())?;
+            Ok(Value::Text(args.iter().map(Value::text).collect()))
+        };
+        // A text joined with itself again and again doubles every time.
+        Ok(Args::call(args, DataType::Utf8View, true, row, Some(Arc::new(kernel))))
     },
 };
 
@@ -53,7 +59,10 @@ fn kernel(args: &[ColumnarValue], rows: usize) -> datafusion_common::Result<Colu
         buffer.clear();
         for text in &texts {
             match text.get(row) {
-                Some(text) => buffer.push_str(text),
+                Some(text) => {
+                    room(buffer.len() + text.len()).map_err(|message| exec_datafusion_err!("{message}"))?;
+                    buffer.push_str(text);
+                }
                 None => {
                     builder.append_null();
                     continue 'rows;

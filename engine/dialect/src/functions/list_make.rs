@@ -13,7 +13,7 @@ use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringViewArray, String
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::{concat, take};
 use arrow::datatypes::DataType;
-use datafusion_common::{Result, exec_err};
+use datafusion_common::{Result, exec_datafusion_err, exec_err};
 use datafusion_expr_common::columnar_value::ColumnarValue;
 use std::sync::Arc;
 
@@ -244,6 +244,12 @@ fn zip(mut args: Args<'_>) -> std::result::Result<Node, Diagnostic> {
     Ok(args.call(result, false, row, Some(Arc::new(kernel))))
 }
 
+/// Refuses a list that is joined of too many elements.
+fn fits(elements: usize) -> std::result::Result<(), String> {
+    let count = elements as i128;
+    if count > MOST { Err(format!("the list has {count} elements, at most {MOST} are made")) } else { Ok(()) }
+}
+
 /// `concat` of lists: their elements one after the other.
 pub(super) fn join_lists(mut args: Args<'_>) -> std::result::Result<Node, Diagnostic> {
     let mut ty = list_of(DataType::Null);
@@ -255,7 +261,10 @@ pub(super) fn join_lists(mut args: Args<'_>) -> std::result::Result<Node, Diagno
         })?;
     }
     (0..args.len()).for_each(|at| args.convert(at, &ty));
-    let row = |args: &[Value]| Ok(Value::List(args.iter().flat_map(Value::list).cloned().collect()));
+    let row = |args: &[Value]| {
+        fits(args.iter().map(|arg| arg.list().len()).sum())?;
+        Ok(Value::List(args.iter().flat_map(Value::list).cloned().collect()))
+    };
     let result = ty.clone();
     let kernel = move |args: &[ColumnarValue], rows: usize| {
         let flats = args.iter().map(|arg| Flat::of(arg, rows)).collect::<Result<Vec<_>>>()?;
@@ -264,11 +273,14 @@ pub(super) fn join_lists(mut args: Args<'_>) -> std::result::Result<Node, Diagno
         for flat in &flats {
             starts.push(starts[starts.len() - 1] + flat.elements.len());
         }
+        for row in 0..rows {
+            fits(flats.iter().map(|flat| flat.range(row).len()).sum()).map_err(|message| exec_datafusion_err!("{message}"))?;
+        }
         gather(&concat(&elements)?, rows, missing(args), &ty, |row, places| {
             for (flat, start) in flats.iter().zip(&starts) {
                 places.extend(flat.range(row).map(|at| (start + at) as u64));
             }
         })
     };
-    Ok(args.call(result, false, row, Some(Arc::new(kernel))))
+    Ok(args.call(result, true, row, Some(Arc::new(kernel))))
 }

@@ -43,6 +43,24 @@ fn texts_do_not_grow_beyond_their_limit() {
 }
 
 #[test]
+fn what_doubles_again_and_again_ends_at_a_limit() {
+    let long = "a".repeat(1 << 20);
+    let one = texts("s", &[Some(&long), Some("a")]);
+    for (joined, parts, bad) in [("s + s", 8, 0), ("s + s", 9, 1), ("concat(s, s)", 9, 1)] {
+        let expression = format!("length({})", vec![format!("({joined})"); parts].join(" + "));
+        let found = evaluate(&expression, &one);
+        assert_eq!(found.bad.iter().map(|(row, _)| *row).collect::<Vec<_>>(), vec![0; bad], "{expression}");
+    }
+    // Each step doubles what the one before has made.
+    let doubled = |from: &str, times: usize| (0..times).fold(from.to_string(), |made, _| format!("map([{made}], x -> concat(x, x))[0]"));
+    let text = evaluate(&format!("length({})", doubled("s", 5)), &one);
+    assert_eq!(text.bad, [(0, "the result would be longer than 16 MiB".to_string())]);
+    let list = evaluate(&format!("length({})", doubled("range(1, 100000)", 4)), &one);
+    assert_eq!(list.bad.len(), 2);
+    assert_eq!(list.bad[0].1, "the list has 1600000 elements, at most 1000000 are made");
+}
+
+#[test]
 fn numbers_in_json_keep_every_digit() {
     let json = texts(
         "s",
