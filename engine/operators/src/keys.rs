@@ -131,6 +131,40 @@ impl GroupBy {
             _ => Err(Error::internal("a key table does not fit its stage")),
         }
     }
+
+    /// The keys of some groups as columns of the input's types, in this order.
+    ///
+    /// # Errors
+    /// `Internal` when a kernel fails.
+    pub(crate) fn columns_of(&self, groups: &Groups, numbers: &[u32]) -> Result<Vec<ArrayRef>> {
+        match (&self.form, groups) {
+            (Form::None, Groups::One(_)) => Ok(Vec::new()),
+            (Form::Ints, Groups::Ints(table)) => {
+                let null = table.null();
+                let ints: Int64Array =
+                    numbers.iter().map(|number| (null != Some(*number)).then(|| table.keys()[*number as usize])).collect();
+                Ok(vec![from_ints(ints, &self.types[0])?])
+            }
+            (Form::Text, Groups::Bytes(table)) => {
+                let null = table.null();
+                let mut builder = StringViewBuilder::with_capacity(numbers.len());
+                for number in numbers {
+                    let mut scratch = [0; 16];
+                    let text = std::str::from_utf8(table.bytes_of(*number as usize, &mut scratch));
+                    let text = text.map_err(|_| Error::internal("a text key is not UTF-8"))?;
+                    builder.append_option((null != Some(*number)).then_some(text));
+                }
+                Ok(vec![Arc::new(builder.finish())])
+            }
+            (Form::Rows(converter), Groups::Bytes(table)) => {
+                let parser = converter.parser();
+                let mut scratch = vec![[0; 16]; numbers.len()];
+                let rows = scratch.iter_mut().zip(numbers);
+                Ok(converter.convert_rows(rows.map(|(scratch, number)| parser.parse(table.bytes_of(*number as usize, scratch))))?)
+            }
+            _ => Err(Error::internal("a key table does not fit its stage")),
+        }
+    }
 }
 
 impl Groups {
@@ -320,7 +354,8 @@ fn normal32(value: f32) -> f32 {
     if value.is_nan() { f32::NAN } else { value + 0.0 }
 }
 
-fn normalised(column: &ArrayRef) -> ArrayRef {
+/// A column with one zero and one NaN, if it holds floats.
+pub(crate) fn normalised(column: &ArrayRef) -> ArrayRef {
     match column.data_type() {
         DataType::Float64 => {
             let floats: PrimitiveArray<Float64Type> = column.as_primitive::<Float64Type>().unary(normal);
@@ -352,6 +387,8 @@ mod tests {
         let mut merged = by.table();
         let mut mapping = Vec::new();
         merged.merge(&groups, |number| mapping.push(number));
+        let every: Vec<u32> = (0..groups.len() as u32).collect();
+        assert_eq!(by.columns_of(&groups, &every).unwrap(), kept);
         assert_eq!(mapping, (0..groups.len() as u32).collect::<Vec<_>>());
         assert_eq!(by.columns(&mut merged, true).unwrap(), kept);
         (numbers, kept)

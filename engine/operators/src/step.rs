@@ -189,6 +189,7 @@ pub const STEPS: &[StepInfo] = &[
     crate::apply_expression::INFO,
     crate::cast::INFO,
     crate::window::INFO,
+    crate::dedup::INFO,
 ];
 
 /// Reads a step by its `op`.

@@ -35,6 +35,7 @@ pub(crate) struct Made {
     pub(crate) bad: Vec<BadRow>,
     pub(crate) late: usize,
     pub(crate) late_windows: u64,
+    pub(crate) filtered: u64,
     pub(crate) kept: usize,
     pub(crate) written: usize,
 }
@@ -45,6 +46,7 @@ impl Made {
         self.bad.append(&mut out.bad);
         self.late += out.late.drain(..).map(|batch| batch.num_rows()).sum::<usize>();
         self.late_windows += std::mem::take(&mut out.late_windows);
+        self.filtered += std::mem::take(&mut out.filtered);
     }
 
     /// The output rows as text, sorted: window bounds in milliseconds, floats with all digits.
@@ -180,8 +182,16 @@ impl Job {
         self.tasks[0].operator.output_watermark(watermark)
     }
 
+    /// What depends on the clock, as it comes before every barrier.
+    pub(crate) fn time(&mut self) {
+        for task in 0..self.tasks.len() {
+            self.portions(|task, out| task.operator.on_time(out), task);
+        }
+    }
+
     /// A barrier.
     pub(crate) fn snapshot(&mut self) -> Snapshot {
+        self.time();
         self.epoch += 1;
         let epoch = Epoch(self.epoch);
         let mut whole = Vec::new();
