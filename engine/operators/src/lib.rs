@@ -28,6 +28,7 @@ mod step;
 mod table;
 #[cfg(test)]
 mod testing;
+mod top;
 mod window;
 
 pub use step::{BindCtx, Bound, BoundNode, KeyInfo, ParseStep, Required, STEPS, StepDef, StepInfo, StreamType, parse_step};

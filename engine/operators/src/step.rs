@@ -190,6 +190,7 @@ pub const STEPS: &[StepInfo] = &[
     crate::cast::INFO,
     crate::window::INFO,
     crate::dedup::INFO,
+    crate::top::INFO,
 ];
 
 /// Reads a step by its `op`.
