@@ -22,7 +22,8 @@ pub enum OnBadData {
 }
 
 /// The column that a source adds under [`OnBadData::Rescue`], last of all: nullable text, null where every value fits, else what
-/// did not fit. A row that is no record at all (a broken line) has nothing to be kept in and ends the run.
+/// did not fit. A record that cannot be read at all (a broken line) is a row of nulls and its text; one that lacks what the schema
+/// requires stays bad, and ends the run.
 pub const RESCUED: &str = "_rescued_data";
 
 /// Why a row is bad; the label of its counter.

@@ -73,6 +73,9 @@ pub struct SourceRequest {
     /// [`crate::bad::RESCUED`] to its columns, and the plan always asks for that column; `validate` refuses the policy for a
     /// source without it.
     pub rescue: bool,
+    /// What the source resolved for itself when the run began, as [`SourcePlan::pinned`] gave it; the source answers by it and
+    /// resolves nothing anew. `None` at the first plan of a run.
+    pub pinned: Option<String>,
 }
 
 impl SourceRequest {
@@ -109,6 +112,13 @@ impl SourceRequest {
         self
     }
 
+    /// Hands back what the source resolved when the run began.
+    #[must_use]
+    pub fn with_pinned(mut self, pinned: Option<String>) -> Self {
+        self.pinned = pinned;
+        self
+    }
+
     /// Whether `column` is asked for.
     pub fn wants(&self, column: &str) -> bool {
         self.columns.as_ref().is_none_or(|columns| columns.iter().any(|wanted| wanted == column))
@@ -129,12 +139,15 @@ pub struct SourcePlan {
     pub max_parallelism: Option<usize>,
     /// Which of [`SourceRequest::equals`] it applies itself, by index.
     pub applied: Vec<usize>,
+    /// What it resolved for itself and must not resolve anew while the run lasts, such as a schema inferred from a sample: the
+    /// source's own text. Kept in the manifest from the first epoch on, and handed back by [`SourceRequest::pinned`].
+    pub pinned: Option<String>,
 }
 
 impl SourcePlan {
     /// A bounded, replayable source of this schema that applies no conditions.
     pub fn new(schema: SchemaRef) -> Self {
-        SourcePlan { schema, bounded: true, replayable: true, max_parallelism: None, applied: Vec::new() }
+        SourcePlan { schema, bounded: true, replayable: true, max_parallelism: None, applied: Vec::new(), pinned: None }
     }
 
     /// Says whether it ends.
@@ -164,6 +177,13 @@ impl SourcePlan {
         self.applied = applied;
         self
     }
+
+    /// Says what it resolved for itself.
+    #[must_use]
+    pub fn with_pinned(mut self, pinned: Option<String>) -> Self {
+        self.pinned = pinned;
+        self
+    }
 }
 
 /// What a discovery found.
@@ -182,7 +202,8 @@ pub struct Discovered {
 /// The reading half of a dataset. Shared by planning, the coordinator and all tasks; does no I/O before one of its methods is called.
 pub trait InlineSource: Send + Sync {
     /// Answers what the source would produce. Called while planning, by `validate` too, and again at start; deterministic for
-    /// equal configuration, and pinned by manifest 0. May read a sample to infer a schema.
+    /// equal configuration and [`SourceRequest::pinned`]. May read a sample to infer a schema; what it found it then gives as
+    /// [`SourcePlan::pinned`], since the sample may be another at the next start.
     ///
     /// # Errors
     /// `Config` for options that cannot work, `External` if the outside is needed and does not answer.

@@ -19,23 +19,12 @@ pub struct ConnectorCtx {
     pub dataset: String,
     /// Where the `stdout` sink writes; the process's standard output unless a host puts something else here.
     pub stdout: StdoutTarget,
-    /// Whether a source keeps rows in which something does not fit; see [`ConnectorCtx::with_rescue`].
-    pub rescue: bool,
 }
 
 impl ConnectorCtx {
     /// The context of one dataset.
     pub fn new(base_dir: impl Into<PathBuf>, dataset: impl Into<String>) -> Self {
-        ConnectorCtx { base_dir: base_dir.into(), dataset: dataset.into(), stdout: StdoutTarget::process(), rescue: false }
-    }
-
-    /// Makes a source of records keep those in which something does not fit, with null for that and the text of the record in a
-    /// last column [`crate::decode::RESCUED`]: what `onBadData = "rescue"` asks for. A record that lacks what the schema requires
-    /// is still bad.
-    #[must_use]
-    pub fn with_rescue(mut self, rescue: bool) -> Self {
-        self.rescue = rescue;
-        self
+        ConnectorCtx { base_dir: base_dir.into(), dataset: dataset.into(), stdout: StdoutTarget::process() }
     }
 
     /// Sends what `stdout` sinks write somewhere else.

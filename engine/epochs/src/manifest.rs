@@ -83,6 +83,9 @@ pub struct SourceEntry {
     pub complete: bool,
     /// The schema that was bound when the run began, as text.
     pub schema: String,
+    /// What the source resolved for itself, such as a schema inferred from a sample, and is handed back at every later start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<String>,
 }
 
 /// A split's progress.

@@ -151,6 +151,7 @@ impl FirstStart {
                 cursor: found.cursor.clone(),
                 complete: found.complete,
                 schema: schema.clone(),
+                pinned: request.shape.pinned.get(name).cloned(),
             };
             sources.insert(name.clone(), entry);
         }
@@ -190,6 +191,21 @@ pub fn open(store: &dyn EpochStore, request: &OpenRequest, now: EventTime) -> Re
         }
     }
     Err(Error::external(format!("{RACES} other starts of this pipeline came first; see that only one runs")))
+}
+
+/// What each source resolved for itself in the run that a start would go on with, by source; see
+/// [`tidegate_api::SourcePlan::pinned`]. Empty if it would begin one.
+///
+/// # Errors
+/// As for [`open`], if the store cannot be read.
+pub fn pinned(store: &dyn EpochStore) -> Result<BTreeMap<String, String>> {
+    let Some(history) = newest_run(store)? else { return Ok(BTreeMap::new()) };
+    let newest = choose::newest_readable(&history)?;
+    if newest.ended == Some(End::Superseded) {
+        return Ok(BTreeMap::new());
+    }
+    let pinned = newest.sources.iter().filter_map(|(name, entry)| Some((name.clone(), entry.pinned.clone()?)));
+    Ok(pinned.collect())
 }
 
 fn attempt(store: &dyn EpochStore, request: &OpenRequest, now: EventTime) -> Result<Option<Opening>> {

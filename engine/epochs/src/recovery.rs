@@ -19,6 +19,8 @@ pub struct JobShape {
     pub vnodes: u16,
     /// Each source and the text of its bound schema.
     pub sources: BTreeMap<String, String>,
+    /// What sources resolved for themselves, by source; see [`tidegate_api::SourcePlan::pinned`].
+    pub pinned: BTreeMap<String, String>,
     /// Each stateful operator and what its state depends on.
     pub operators: BTreeMap<String, Signature>,
     /// Each sink.
@@ -151,7 +153,7 @@ impl RecoveryPlan {
 /// Compares a manifest with the plan that is to go on from it. Answers the state that is left behind by `drop_state`, and why.
 ///
 /// # Errors
-/// `Config` with every reason at once: a source that the plan lacks, state that does not fit or has no operator, other vnodes, another hash.
+/// `Config` with every reason at once: a source that the plan lacks or has resolved otherwise, state that does not fit or has no operator, other vnodes, another hash.
 pub fn check(manifest: &Manifest, shape: &JobShape) -> Result<BTreeMap<String, String>> {
     let mut problems = Vec::new();
     let mut dropped = BTreeMap::new();
@@ -159,6 +161,16 @@ pub fn check(manifest: &Manifest, shape: &JobShape) -> Result<BTreeMap<String, S
         problems.push(format!(
             "source `{name}` was being read and is not in this pipeline any more; put it back, or start over with `--fresh`"
         ));
+    }
+    for (name, entry) in &manifest.sources {
+        // A source that resolves nothing any more, since its schema is declared now, may go on.
+        if let (Some(pinned), Some(now)) = (&entry.pinned, shape.pinned.get(name))
+            && pinned != now
+        {
+            problems.push(format!(
+                "source `{name}` was planned by `{now}`, and the run has it pinned as `{pinned}`: another start came in between; start again"
+            ));
+        }
     }
     for (name, operator) in manifest.operators.iter().filter(|(_, operator)| !operator.pieces.is_empty()) {
         let reason = match shape.operators.get(name) {

@@ -75,6 +75,7 @@ fn request(job: &Job) -> OpenRequest {
         match &node.kind {
             NodeKind::Source(source) => {
                 let columns = source.plan.schema.fields().iter().map(|field| format!("{}: {}", field.name(), field.data_type()));
+                shape.pinned.extend(source.plan.pinned.clone().map(|pinned| (id.clone(), pinned)));
                 shape.sources.insert(id, columns.collect::<Vec<_>>().join(", "));
             }
             NodeKind::Operator(operator) => {

@@ -44,7 +44,11 @@ pub async fn prepare(control: &dyn ControlPlane, pipeline: &str) -> Result<Prepa
         None => keep(Plugins::read(&host, HostConfig::default()), &mut problems, &[]),
     };
     let settings_used = settings.clone().unwrap_or_else(|| Settings::defaults(cores));
-    let datasets = resolve(control, &topology, &settings_used, &mut problems).await;
+    let mut datasets = resolve(control, &topology, &settings_used, &mut problems).await;
+    let mut pinned = pinned(&host, &settings_used).await;
+    for (name, dataset) in &mut datasets {
+        dataset.pinned = pinned.remove(&plan::source_id(name));
+    }
 
     let steps = WorkerSteps { plugins: plugins.clone() };
     let input = PlanInput {
@@ -105,7 +109,7 @@ async fn resolve(
                 waiting.extend(options.dead_letter.clone().map(|dead_letter| (dead_letter, path(&["datasets", &name, "deadLetter"]))));
                 let publishes = control.publishes(&name).await;
                 let sink_config = binding.recorded.unwrap_or_else(|| binding.sink.config());
-                Dataset { sink_config, source: Some(binding.source), sink: Some(binding.sink), publishes, options }
+                Dataset { sink_config, source: Some(binding.source), sink: Some(binding.sink), pinned: None, publishes, options }
             }
             Err(found) => {
                 problems.extend(found.into_iter().map(|problem| if problem.path.is_empty() { problem.under(&place) } else { problem }));
@@ -209,6 +213,34 @@ fn is_writable(folder: &Path) -> bool {
 #[cfg(not(target_os = "linux"))]
 fn is_writable(folder: &Path) -> bool {
     !folder.metadata().is_ok_and(|about| about.permissions().readonly())
+}
+
+/// What sources resolved when the run began that a start would go on with, by node; empty if it would begin one. A store that
+/// cannot be read is passed over: opening it says why, and refuses a plan that was made without what is pinned there.
+async fn pinned(host: &HostSettings, settings: &Settings) -> BTreeMap<String, String> {
+    if host.start.fresh {
+        return BTreeMap::new();
+    }
+    let (store, directory) = (host.epoch_store.clone(), state_dir(host, settings));
+    let read = move || -> tidegate_api::Result<BTreeMap<String, String>> {
+        let store = match (store, directory) {
+            (Some(store), _) => Some(store),
+            (None, Some(directory)) => DirectoryStore::open_existing(directory)?.map(|store| Arc::new(store) as Arc<dyn EpochStore>),
+            (None, None) => None,
+        };
+        store.map_or_else(|| Ok(BTreeMap::new()), |store| tidegate_epochs::pinned(store.as_ref()))
+    };
+    match tokio::task::spawn_blocking(read).await {
+        Ok(Ok(pinned)) => pinned,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "what is pinned cannot be read");
+            BTreeMap::new()
+        }
+        Err(error) => {
+            tracing::debug!(%error, "what is pinned was not read");
+            BTreeMap::new()
+        }
+    }
 }
 
 /// Where a run keeps its epochs, and a warning if that is only memory.

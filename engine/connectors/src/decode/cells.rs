@@ -10,7 +10,7 @@ use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter;
 use arrow::datatypes::TimeUnit;
 use std::collections::BTreeMap;
-use tidegate_api::{BadReason, Result};
+use tidegate_api::{BadReason, BadRow, Result};
 
 /// One cell of a record.
 #[derive(Debug, Clone, Copy)]
@@ -30,8 +30,17 @@ pub(super) enum Cell<'a> {
 pub struct CellError {
     /// The label.
     pub reason: BadReason,
+    /// The column at fault, if it is one: the name in the schema of what it is inside of.
+    pub column: Option<String>,
     /// What is wrong, naming the column.
     pub message: String,
+}
+
+impl CellError {
+    /// The record as a bad row.
+    pub(crate) fn into_row(self, raw: Vec<u8>) -> BadRow {
+        BadRow::new(self.reason, self.message, raw).in_column(self.column)
+    }
 }
 
 #[derive(Debug)]
@@ -46,20 +55,20 @@ struct Fault {
 pub(super) struct Faults(BTreeMap<usize, Fault>);
 
 impl Faults {
-    /// Notes a fault of a record. The column has null there, if it may.
-    pub(super) fn add(&mut self, record: usize, reason: BadReason, message: impl FnOnce() -> String) {
-        self.note(record, reason, true, message);
+    /// Notes a fault of a record in a column. The column has null there, if it may.
+    pub(super) fn add(&mut self, record: usize, reason: BadReason, column: &str, message: impl FnOnce() -> String) {
+        self.note(record, reason, Some(column), true, message);
     }
 
     /// Notes a fault that null cannot stand for.
-    pub(super) fn add_fatal(&mut self, record: usize, reason: BadReason, message: impl FnOnce() -> String) {
-        self.note(record, reason, false, message);
+    pub(super) fn add_fatal(&mut self, record: usize, reason: BadReason, column: &str, message: impl FnOnce() -> String) {
+        self.note(record, reason, Some(column), false, message);
     }
 
     /// Notes that nothing of a record can be read, so every column has null there.
     pub(super) fn add_broken(&mut self, record: usize, wanted: &Wanted, message: impl FnOnce() -> String) {
         let spares = wanted.decoded().iter().all(|field| field.is_nullable());
-        self.note(record, BadReason::Malformed, spares, message);
+        self.note(record, BadReason::Malformed, None, spares, message);
     }
 
     /// The same for a record whose first values may have been read, and found not to fit.
@@ -68,8 +77,9 @@ impl Faults {
         self.add_broken(record, wanted, || message);
     }
 
-    fn note(&mut self, record: usize, reason: BadReason, spares: bool, message: impl FnOnce() -> String) {
-        let fault = self.0.entry(record).or_insert_with(|| Fault { error: CellError { reason, message: message() }, spares });
+    fn note(&mut self, record: usize, reason: BadReason, column: Option<&str>, spares: bool, message: impl FnOnce() -> String) {
+        let error = || CellError { reason, column: column.map(str::to_string), message: message() };
+        let fault = self.0.entry(record).or_insert_with(|| Fault { error: error(), spares });
         fault.spares &= spares;
     }
 
@@ -87,6 +97,11 @@ impl Faults {
 
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// How many records are at fault.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
     pub(super) fn into_iter(self) -> impl Iterator<Item = (usize, CellError)> {

@@ -6,7 +6,7 @@
 
 use super::cells::{Faults, shortened};
 use super::times::{Zone, per_second};
-use super::unsupported;
+use super::{Wanted, unsupported};
 use arrow::array::{BinaryBuilder, BooleanBufferBuilder, NullBufferBuilder};
 use arrow::datatypes::{DataType, FieldRef, TimeUnit, i256};
 use std::sync::Arc;
@@ -71,6 +71,8 @@ pub(super) struct Column {
     pub(super) field: FieldRef,
     /// Its name for messages, with those of what it is inside of.
     path: String,
+    /// The name of the outermost of those.
+    root: Arc<str>,
     nested: bool,
     pub(super) bytes_as: BytesAs,
     pub(super) nulls: NullBufferBuilder,
@@ -99,11 +101,12 @@ pub(super) fn is_scalar(data_type: &DataType) -> bool {
 
 impl Column {
     /// A column for about so many rows. `format` is named if it cannot hold the type.
-    pub(super) fn new(field: &FieldRef, capacity: usize, bytes_as: BytesAs, format: &str) -> Result<Self> {
-        Column::at(field, field.name().clone(), false, capacity, bytes_as, format)
+    fn new(field: &FieldRef, capacity: usize, bytes_as: BytesAs, format: &str) -> Result<Self> {
+        Column::at(field, field.name().clone(), None, capacity, bytes_as, format)
     }
 
-    fn at(field: &FieldRef, path: String, nested: bool, capacity: usize, bytes_as: BytesAs, format: &str) -> Result<Self> {
+    fn at(field: &FieldRef, path: String, inside: Option<&Arc<str>>, capacity: usize, bytes_as: BytesAs, format: &str) -> Result<Self> {
+        let root = inside.map_or_else(|| Arc::from(path.as_str()), Arc::clone);
         let int = |least: i64, most: i64, meaning| Data::Int { values: Vec::with_capacity(capacity), least, most, meaning };
         let number = |least: i64, most: i64| int(least, most, Meaning::Number);
         let time = |unit| int(0, 86_400 * per_second(unit) - 1, Meaning::Time(unit));
@@ -141,16 +144,17 @@ impl Column {
             DataType::List(item) => {
                 let mut offsets = Vec::with_capacity(capacity + 1);
                 offsets.push(0);
-                Data::List { offsets, item: Box::new(Column::at(item, format!("{path}[]"), true, capacity, bytes_as, format)?) }
+                Data::List { offsets, item: Box::new(Column::at(item, format!("{path}[]"), Some(&root), capacity, bytes_as, format)?) }
             }
             DataType::Struct(fields) => {
-                let child = |field: &FieldRef| Column::at(field, format!("{path}.{}", field.name()), true, capacity, bytes_as, format);
+                let child =
+                    |field: &FieldRef| Column::at(field, format!("{path}.{}", field.name()), Some(&root), capacity, bytes_as, format);
                 Data::Struct(fields.iter().map(child).collect::<Result<_>>()?)
             }
             other => return Err(unsupported(format, &path, other)),
         };
         let nulls = NullBufferBuilder::new(capacity);
-        Ok(Column { field: Arc::clone(field), path, nested, bytes_as, nulls, data, length: 0, scratch: Vec::new() })
+        Ok(Column { field: Arc::clone(field), path, nested: inside.is_some(), root, bytes_as, nulls, data, length: 0, scratch: Vec::new() })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -193,7 +197,7 @@ impl Column {
     /// Notes that a value is missing, if one must be there.
     pub(super) fn note_missing(&self, record: usize, faults: &mut Faults) {
         if !self.field.is_nullable() {
-            faults.add_fatal(record, BadReason::MissingValue, || format!("column `{}`: a value is missing", self.path));
+            faults.add_fatal(record, BadReason::MissingValue, &self.root, || format!("column `{}`: a value is missing", self.path));
         }
     }
 
@@ -216,17 +220,17 @@ impl Column {
         self.append_null();
     }
 
-    /// Appends null for a text that is not UTF-8.
-    pub(super) fn append_not_text(&mut self, record: usize, faults: &mut Faults) {
-        self.note(record, faults, BadReason::Malformed, || format!("column `{}`: the text is not UTF-8", self.path));
+    /// Appends null for bytes that are no value of their type.
+    pub(super) fn append_wrong(&mut self, what: &str, record: usize, faults: &mut Faults) {
+        self.note(record, faults, BadReason::Malformed, || format!("column `{}`: {what}", self.path));
         self.append_null();
     }
 
     fn note(&self, record: usize, faults: &mut Faults, reason: BadReason, message: impl FnOnce() -> String) {
         if self.field.is_nullable() {
-            faults.add(record, reason, message);
+            faults.add(record, reason, &self.root, message);
         } else {
-            faults.add_fatal(record, reason, message);
+            faults.add_fatal(record, reason, &self.root, message);
         }
     }
 
@@ -283,7 +287,20 @@ impl Column {
     }
 }
 
-/// Columns for the fields that are decoded.
-pub(super) fn columns(fields: &[FieldRef], capacity: usize, bytes_as: BytesAs, format: &str) -> Result<Vec<Column>> {
-    fields.iter().map(|field| Column::new(field, capacity, bytes_as, format)).collect()
+/// What columns depend on beside their type.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kind {
+    /// The format's name, for messages.
+    pub(super) format: &'static str,
+    pub(super) bytes_as: BytesAs,
+}
+
+impl Kind {
+    /// Columns for the fields that are decoded, for about so many rows.
+    ///
+    /// # Errors
+    /// `Config` for a type that the format cannot hold.
+    pub(super) fn columns(self, wanted: &Wanted, rows: usize) -> Result<Vec<Column>> {
+        wanted.decoded().iter().map(|field| Column::new(field, rows, self.bytes_as, self.format)).collect()
+    }
 }

@@ -73,15 +73,17 @@ pub(super) fn conform(fields: &[FieldRef], columns: &[ArrayRef], rows: usize) ->
             for row in (0..rows).filter(|row| cast.is_null(*row)) {
                 if before.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
                     if !field.is_nullable() {
-                        faults.add_fatal(row, BadReason::MissingValue, || format!("column `{}`: a value is missing", field.name()));
+                        faults.add_fatal(row, BadReason::MissingValue, field.name(), || {
+                            format!("column `{}`: a value is missing", field.name())
+                        });
                     }
                     continue;
                 }
                 let message = || format!("column `{}`: the value does not fit `{}`", field.name(), types::name(field.data_type()));
                 if field.is_nullable() {
-                    faults.add(row, BadReason::TypeMismatch, message);
+                    faults.add(row, BadReason::TypeMismatch, field.name(), message);
                 } else {
-                    faults.add_fatal(row, BadReason::TypeMismatch, message);
+                    faults.add_fatal(row, BadReason::TypeMismatch, field.name(), message);
                 }
             }
         }

@@ -5,7 +5,7 @@
 //! one survives; for other types quoting makes no difference.
 
 use super::cells::{Cell, Faults};
-use super::column::{BytesAs, Column, columns, is_scalar};
+use super::column::{BytesAs, Column, Kind, is_scalar};
 use super::rows::{Framed, Rows, RowsDecoder};
 use super::{Decoded, Decoder, MAX_RECORD, Wanted, byte_order_mark, unsupported};
 use arrow::datatypes::DataType;
@@ -13,6 +13,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use tidegate_api::nearest::hint;
 use tidegate_api::{Error, Result};
+
+const KIND: Kind = Kind { format: "CSV", bytes_as: BytesAs::Hex };
 
 /// How the text is laid out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -252,12 +254,12 @@ impl RowsDecoder for CsvRows {
         Ok(())
     }
 
-    fn columns(&self, rows: usize) -> Result<Vec<Column>> {
-        columns(self.0.wanted.decoded(), rows, BytesAs::Hex, "CSV")
-    }
-
     fn wanted(&self) -> &Wanted {
         &self.0.wanted
+    }
+
+    fn kind(&self) -> Kind {
+        KIND
     }
 }
 
@@ -353,7 +355,7 @@ impl Decoder for CsvDecoder {
             }
         }
         let records = self.records.len();
-        let mut columns = columns(self.wanted.decoded(), records, BytesAs::Hex, "CSV")?;
+        let mut columns = KIND.columns(&self.wanted, records)?;
         for (slot, column) in columns.iter_mut().enumerate() {
             self.append(|_| input, slot, column, &mut faults);
         }

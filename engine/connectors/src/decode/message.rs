@@ -20,7 +20,7 @@ use arrow::buffer::OffsetBuffer;
 use arrow::compute::{concat_batches, take};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 use std::sync::Arc;
-use tidegate_api::{BadReason, BadRow, Error, Result};
+use tidegate_api::{BadReason, Error, Result};
 
 /// A header of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -290,8 +290,7 @@ impl MessageDecoder {
         let rows = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
         let bad = bad.into_iter().map(|(number, error, raw)| {
             let message = &messages[number as usize];
-            let row =
-                BadRow::new(error.reason, error.message, raw).at(format!("partition {}, offset {}", message.partition, message.offset));
+            let row = error.into_row(raw).at(format!("partition {}, offset {}", message.partition, message.offset));
             BadRecord { record: number as usize, offset: usize::try_from(message.offset).unwrap_or(0), row }
         });
         Ok(DecodedMessages { rows, message_of, bad: bad.collect(), rescued, tombstones })
@@ -300,10 +299,12 @@ impl MessageDecoder {
     /// Puts rows of nulls where the tombstones stood.
     fn with_tombstones(&self, rows: RecordBatch, message_of: &mut Vec<u32>, bad: &mut Vec<Bad>, empty: &[u32]) -> Result<RecordBatch> {
         if let Some(required) = self.wanted.decoded().iter().find(|field| !field.is_nullable()) {
-            let message = format!("column `{}`: a value is missing", required.name());
-            bad.extend(
-                empty.iter().map(|number| (*number, CellError { reason: BadReason::MissingValue, message: message.clone() }, Vec::new())),
-            );
+            let error = CellError {
+                reason: BadReason::MissingValue,
+                column: Some(required.name().clone()),
+                message: format!("column `{}`: a value is missing", required.name()),
+            };
+            bad.extend(empty.iter().map(|number| (*number, error.clone(), Vec::new())));
             bad.sort_by_key(|(number, _, _)| *number);
             return Ok(rows);
         }
@@ -331,11 +332,13 @@ fn without(numbers: &[u32], bad: &[Bad]) -> Vec<u32> {
 fn decode_arrow(wanted: &Wanted, payloads: &[&[u8]], numbers: &[u32]) -> Result<(RecordBatch, Vec<u32>, Vec<Bad>, usize)> {
     let (mut batches, mut message_of, mut bad, mut rescued) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for (payload, number) in payloads.iter().zip(numbers) {
-        let mut refuse = |reason: BadReason, message: String| bad.push((*number, CellError { reason, message }, payload.to_vec()));
         match read_arrow(wanted, payload) {
-            Err(error) => refuse(BadReason::Malformed, error.message().to_string()),
+            Err(error) => {
+                let error = CellError { reason: BadReason::Malformed, column: None, message: error.message().to_string() };
+                bad.push((*number, error, payload.to_vec()));
+            }
             Ok(rows) => match rows.bad.into_iter().next() {
-                Some((_, error, _)) => refuse(error.reason, error.message),
+                Some((_, error, _)) => bad.push((*number, error, payload.to_vec())),
                 None => {
                     rescued += rows.rescued;
                     message_of.extend(std::iter::repeat_n(*number, rows.batch.num_rows()));

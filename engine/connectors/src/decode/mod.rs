@@ -33,6 +33,7 @@ pub use message::{DecodedMessages, Header, Message, MessageDecoder, MessageForma
 use ::arrow::array::RecordBatch;
 use ::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use std::sync::Arc;
+use tidegate_api::bad::RESCUED;
 use tidegate_api::{BadRow, Error, Result};
 
 /// The largest record that is read.
@@ -61,10 +62,6 @@ enum Rescue {
     WithText,
 }
 
-/// The column that keeps the text of a record in which something did not fit, under `onBadData = "rescue"`. Text that is not
-/// UTF-8 and messages of binary formats are kept as `base64:` and their bytes.
-pub const RESCUED: &str = tidegate_api::bad::RESCUED;
-
 impl Wanted {
     /// All columns of a schema.
     pub fn all(declared: SchemaRef) -> Self {
@@ -79,7 +76,7 @@ impl Wanted {
     }
 
     /// Keeps a record in which something does not fit, with null for that; `read` says whether its text is wanted, which makes
-    /// [`RESCUED`] the last column. Every declared column is then read, so that the text does not depend on who reads what else.
+    /// [`RESCUED`] the last column, in which bytes that are no text are `base64:` and themselves. Every declared column is then read, so that the text does not depend on who reads what else.
     /// A record that lacks what the schema requires stays bad.
     #[must_use]
     pub fn rescuing(mut self, read: bool) -> Self {
@@ -136,11 +133,29 @@ pub trait Decoder: Send {
     /// `Config` if the stream does not fit the declared schema.
     fn begin(&mut self, input: &[u8], last: bool) -> Result<Option<usize>>;
 
-    /// Takes whole records, at most `max_rows`, from the beginning of `input`. Consuming nothing means that it holds no whole record.
+    /// Takes whole records, at most `max_rows`, from the beginning of `input`. Consuming and answering nothing means that it holds
+    /// no whole record. A block is consumed with its last record; until then, every call begins with it.
     ///
     /// # Errors
     /// Only what is wrong with the stream as a whole; bad records are part of the answer.
     fn decode(&mut self, input: &[u8], last: bool, max_rows: usize) -> Result<Decoded>;
+
+    /// How many records of the block at the beginning of what was not consumed have been handed over. In formats that have no
+    /// blocks, none ever.
+    fn within(&self) -> u64 {
+        0
+    }
+
+    /// Goes on behind so many records of the block at the beginning of what comes next. Called after [`Decoder::begin`].
+    ///
+    /// # Errors
+    /// `Internal` if the format has no blocks.
+    fn go_on(&mut self, within: u64) -> Result<()> {
+        match within {
+            0 => Ok(()),
+            _ => Err(Error::internal("a position within a block, in a format that has none")),
+        }
+    }
 }
 
 /// The length of a UTF-8 byte order mark at the beginning; `None` if more input is needed to tell.

@@ -1,7 +1,7 @@
 //! Payloads as they are: one column, `binary`, or `string` if they are text.
 
 use super::cells::{Cell, Faults};
-use super::column::{BytesAs, Column, columns};
+use super::column::{BytesAs, Column, Kind};
 use super::rows::{Framed, Rows, RowsDecoder};
 use super::{Decoded, Decoder, Wanted, byte_order_mark};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -43,12 +43,12 @@ impl RowsDecoder for RawRows {
         Ok(())
     }
 
-    fn columns(&self, rows: usize) -> Result<Vec<Column>> {
-        columns(self.wanted.decoded(), rows, BytesAs::Raw, "raw")
-    }
-
     fn wanted(&self) -> &Wanted {
         &self.wanted
+    }
+
+    fn kind(&self) -> Kind {
+        Kind { format: "raw", bytes_as: BytesAs::Raw }
     }
 }
 

@@ -1,13 +1,13 @@
 //! What all formats of one record per message share: columns that stay level, bad records taken out or kept with null.
 
 use super::cells::{CellError, Faults};
-use super::column::Column;
+use super::column::{Column, Kind};
 use super::{BadRecord, Decoded, Rescue, Wanted};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringViewBuilder};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
-use tidegate_api::{BadRow, Error, Result};
+use tidegate_api::{Error, Result};
 
 /// The bytes of one call. Places in them are counted in 32 bits, and a column of a batch cannot hold more.
 const MOST_BYTES: usize = 1 << 30;
@@ -17,11 +17,32 @@ pub(super) trait RowsDecoder: Send {
     /// Appends a value of every row to every column, and notes what does not fit.
     fn decode(&mut self, rows: &[&[u8]], columns: &mut [Column], faults: &mut Faults) -> Result<()>;
 
-    /// Columns for about so many rows.
-    fn columns(&self, rows: usize) -> Result<Vec<Column>>;
-
     /// What is read.
     fn wanted(&self) -> &Wanted;
+
+    /// What columns are made for.
+    fn kind(&self) -> Kind;
+}
+
+/// Reads messages one by one. One that breaks off, however much of it is in the columns by then, is bad and costs no other.
+pub(super) fn one_by_one(
+    messages: &[&[u8]],
+    wanted: &Wanted,
+    columns: &mut [Column],
+    faults: &mut Faults,
+    mut read: impl FnMut(&[u8], &mut [Column], usize, &mut Faults) -> Result<(), String>,
+) {
+    for (record, message) in messages.iter().enumerate() {
+        if let Err(what) = read(message, columns, record, faults) {
+            give_up(record, what, wanted, columns, faults);
+        }
+    }
+}
+
+/// Makes a record bad that broke off, and the columns level behind it.
+pub(super) fn give_up(record: usize, what: String, wanted: &Wanted, columns: &mut [Column], faults: &mut Faults) {
+    faults.replace_broken(record, wanted, what);
+    columns.iter_mut().for_each(|column| column.level(record + 1));
 }
 
 /// What became of records.
@@ -46,7 +67,7 @@ impl Rows {
         if rows.iter().map(|row| row.len()).sum::<usize>() > MOST_BYTES {
             return Err(Error::internal(format!("more than {MOST_BYTES} bytes to decode at a time; hand over fewer records")));
         }
-        let mut columns = decoder.columns(rows.len())?;
+        let mut columns = decoder.kind().columns(decoder.wanted(), rows.len())?;
         let mut faults = Faults::default();
         decoder.decode(rows, &mut columns, &mut faults)?;
         let arrays = columns.into_iter().map(Column::finish).collect::<Result<Vec<_>>>()?;
@@ -87,7 +108,7 @@ impl Rows {
     pub(super) fn into_decoded(self, consumed: usize, framed: Framed<'_>) -> Decoded {
         let bad = self.bad.into_iter().map(|(record, error, raw)| {
             let Framed::At(spans) = &framed;
-            BadRecord { record, offset: spans[record].start, row: BadRow::new(error.reason, error.message, raw) }
+            BadRecord { record, offset: spans[record].start, row: error.into_row(raw) }
         });
         Decoded { rows: self.batch, bad: bad.collect(), rescued: self.rescued, records: self.records, consumed }
     }

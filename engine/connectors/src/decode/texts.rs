@@ -28,7 +28,7 @@ impl Column {
                 Cell::Null => self.append_missing(record, faults),
                 Cell::Masked => self.append_null(),
                 Cell::Nested(text) => self.append_misfit(record, text, faults),
-                Cell::Text(text) if std::str::from_utf8(text).is_err() => self.append_not_text(record, faults),
+                Cell::Text(text) if std::str::from_utf8(text).is_err() => self.append_wrong("the text is not UTF-8", record, faults),
                 Cell::Text(text) => self.append_misfit(record, text, faults),
             }
             next += 1;

@@ -25,6 +25,8 @@ pub(super) enum Value<'a> {
     Moment(i64, TimeUnit),
     /// Seconds since 1970 and nanoseconds.
     Instant(i64, u32),
+    /// Bytes that are no value of their type, and what is wrong with them.
+    Wrong(&'static str),
 }
 
 /// A number in another unit, if it can be said exactly.
@@ -75,6 +77,7 @@ impl Value<'_> {
         let shown: &dyn Display = match self {
             Value::Null => &"null",
             Value::Bool(value) => value,
+            Value::Wrong(what) => what,
             Value::Int(value) => value,
             Value::Float(value) => value,
             Value::Text(text) => return String::from_utf8_lossy(text).into_owned(),
@@ -94,6 +97,7 @@ impl Column {
     pub(super) fn append_value(&mut self, value: Value<'_>, record: usize, faults: &mut Faults) {
         match value {
             Value::Null => self.append_missing(record, faults),
+            Value::Wrong(what) => self.append_wrong(what, record, faults),
             // Everything that can be written as text can be read from it.
             Value::Text(text) => self.append_cells(1, |_| Cell::Text(text), |_| record, faults),
             other => {

@@ -143,7 +143,6 @@ pub struct FilesSourceConfig {
     pub(super) csv: CsvFormat,
     pub(super) protobuf: Option<ProtobufFormat>,
     pub(super) order: Order,
-    pub(super) rescue: bool,
 }
 
 /// The path of files, which must not be an object store's for now.
@@ -214,25 +213,7 @@ impl FilesSourceConfig {
         if !problems.is_empty() {
             return Err(problems);
         }
-        Ok(FilesSourceConfig {
-            base: base.to_path_buf(),
-            path,
-            format,
-            compression,
-            schema,
-            infer_sample,
-            csv,
-            protobuf,
-            order,
-            rescue: false,
-        })
-    }
-
-    /// Whether rows are kept in which something does not fit; see [`crate::ConnectorCtx::with_rescue`].
-    #[must_use]
-    pub fn with_rescue(mut self, rescue: bool) -> Self {
-        self.rescue = rescue;
-        self
+        Ok(FilesSourceConfig { base: base.to_path_buf(), path, format, compression, schema, infer_sample, csv, protobuf, order })
     }
 }
 

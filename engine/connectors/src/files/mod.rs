@@ -7,6 +7,7 @@ mod input;
 mod listing;
 mod open;
 mod part;
+mod pin;
 mod sink;
 mod source;
 mod staging;

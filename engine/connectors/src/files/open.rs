@@ -17,7 +17,8 @@ use std::io::Read;
 use std::path::Path;
 use tidegate_api::{BadRow, Error, Ordinals, Position, Result, ResultExt};
 
-/// Where reading goes on: bytes and rows of a text, row group and row of Parquet, record batch and row of Arrow.
+/// Where reading goes on: bytes of a text, and records of a block that begins there; row group and row of Parquet; record batch and
+/// row of Arrow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct At {
     pub(super) major: u64,
@@ -100,33 +101,34 @@ fn beginning(path: &Path, compression: Compression, most: usize) -> Result<(Vec<
     Ok((bytes, all))
 }
 
+/// A schema that nobody declared.
+pub(super) struct Inferred {
+    pub(super) schema: SchemaRef,
+    /// Whether it is what the file looks like, so that another file might give another.
+    pub(super) sampled: bool,
+}
+
 /// The schema of a file that nobody declared.
-pub(super) fn infer_schema(config: &FilesSourceConfig, path: &Path) -> Result<SchemaRef> {
+pub(super) fn infer_schema(config: &FilesSourceConfig, path: &Path) -> Result<Inferred> {
     const SAMPLE_BYTES: usize = 4 << 20;
+    let sampled = |schema| Inferred { schema, sampled: true };
     let infer = || {
         let (format, compression) = form(config, path)?;
+        let sample = || beginning(path, compression, SAMPLE_BYTES);
         match format {
-            Format::Csv => {
-                let (bytes, all) = beginning(path, compression, SAMPLE_BYTES)?;
-                infer::csv(&config.csv, &bytes, all, config.infer_sample)
-            }
-            Format::Json => {
-                let (bytes, all) = beginning(path, compression, SAMPLE_BYTES)?;
-                infer::json(&bytes, all, config.infer_sample)
-            }
-            Format::Avro => {
-                let (bytes, all) = beginning(path, compression, SAMPLE_BYTES)?;
-                avro::infer(&bytes, all)
-            }
-            Format::Protobuf => protobuf_of(config)?.schema(),
-            Format::Raw => Ok(raw::schema()),
-            Format::Parquet => parquet::schema_of(&opened(path)?),
+            Format::Csv => sample().and_then(|(bytes, all)| infer::csv(&config.csv, &bytes, all, config.infer_sample)).map(sampled),
+            Format::Json => sample().and_then(|(bytes, all)| infer::json(&bytes, all, config.infer_sample)).map(sampled),
+            Format::Avro => sample().and_then(|(bytes, all)| avro::infer(&bytes, all)).map(sampled),
+            Format::Protobuf => Ok(Inferred { schema: protobuf_of(config)?.schema()?, sampled: false }),
+            Format::Raw => Ok(Inferred { schema: raw::schema(), sampled: false }),
+            Format::Parquet => parquet::schema_of(&opened(path)?).map(sampled),
             Format::Arrow => {
-                if is_arrow_file(path, compression)? {
-                    arrow::file_schema(Box::new(opened(path)?))
+                let schema = if is_arrow_file(path, compression)? {
+                    arrow::file_schema(Box::new(opened(path)?))?
                 } else {
-                    arrow::stream_schema(compression.reader(opened(path)?).map_err(unreadable)?)
-                }
+                    arrow::stream_schema(compression.reader(opened(path)?).map_err(unreadable)?)?
+                };
+                Ok(sampled(schema))
             }
         }
     };
@@ -167,14 +169,15 @@ impl OpenFile {
             Format::Arrow => {
                 let wanted = wanted.clone();
                 let input = if is_arrow_file(path, compression)? {
-                    arrow::ArrowInput::file(Box::new(opened(path)?), Box::new(opened(path)?), wanted, at.major, at.minor)?
+                    arrow::ArrowInput::file(Box::new(opened(path)?), wanted, at.major, at.minor)?
                 } else {
                     arrow::ArrowInput::stream(compression.reader(opened(path)?).map_err(unreadable)?, wanted, at.major, at.minor)?
                 };
                 return Ok(OpenFile::Arrow { input: Box::new(input), row: at.row });
             }
         };
-        let (input, decoder) = begun(path, compression, decoder)?;
+        let (input, mut decoder) = begun(path, compression, decoder)?;
+        decoder.go_on(at.minor)?;
         if at.major <= input.offset() {
             return Ok(OpenFile::Text { input, decoder, row: at.row });
         }
@@ -239,7 +242,7 @@ fn read_text(
         let limit = input.bytes().len().min(window);
         let last = input.ended() && limit == input.bytes().len();
         let decoded = decoder.decode(&input.bytes()[..limit], last, max_rows.max(1))?;
-        if decoded.consumed == 0 {
+        if decoded.consumed == 0 && decoded.records == 0 {
             if window >= MAX_RECORD {
                 return Err(Error::data(format!("the record at byte {} is longer than {MAX_RECORD} bytes", input.offset())));
             }
@@ -249,7 +252,7 @@ fn read_text(
         let (first, start) = (*row, input.offset());
         input.consume(decoded.consumed);
         *row += decoded.records as u64;
-        let at = At { major: input.offset(), minor: 0, row: *row };
+        let at = At { major: input.offset(), minor: decoder.within(), row: *row };
         let numbers: Vec<usize> = decoded.bad.iter().map(|bad| bad.record).collect();
         let bad = decoded.bad.into_iter().map(|bad| {
             let (byte, number) = (start + bad.offset as u64, first + bad.record as u64);
@@ -270,9 +273,7 @@ fn rows(
     ordinals: bool,
 ) -> Rows {
     let numbers: Vec<usize> = bad.iter().map(|(record, _, _)| *record).collect();
-    let bad = bad
-        .into_iter()
-        .map(|(record, fault, raw)| BadRow::new(fault.reason, fault.message, raw).at(format!("row {}", first + record as u64)));
+    let bad = bad.into_iter().map(|(record, fault, raw)| fault.into_row(raw).at(format!("row {}", first + record as u64)));
     let bad = bad.collect();
     Rows { rows: batch, bad, ordinals: numbered(first, records, &numbers, ordinals), at }
 }

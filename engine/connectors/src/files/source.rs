@@ -3,31 +3,40 @@
 use super::config::FilesSourceConfig;
 use super::listing::{list, path_of};
 use super::open::{At, OpenFile, infer_schema};
-use crate::decode::{RESCUED, Wanted};
+use super::pin;
+use crate::decode::Wanted;
 use crate::registry::ConnectorCtx;
-use arrow::datatypes::{FieldRef, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tidegate_api::bad::RESCUED;
 use tidegate_api::config::Problem;
 use tidegate_api::{
-    Chunk, Discovered, Error, InlineSource, PollRequest, Polled, Result, SourceCtx, SourcePlan, SourceReader, SourceRequest, Split,
-    SplitId, SplitState, types,
+    Chunk, Discovered, Error, ErrorKind, InlineSource, PollRequest, Polled, Result, SourceCtx, SourcePlan, SourceReader, SourceRequest,
+    Split, SplitId, SplitState,
 };
 
 pub(crate) fn build(options: &Map<String, Value>, cx: &ConnectorCtx) -> Result<Arc<dyn InlineSource>, Vec<Problem>> {
-    Ok(Arc::new(FilesSource::new(FilesSourceConfig::parse(options, &cx.base_dir)?.with_rescue(cx.rescue))))
+    Ok(Arc::new(FilesSource::new(FilesSourceConfig::parse(options, &cx.base_dir)?)))
 }
 
 /// Files as a source. A split is named after its file's path; its position is a place in the decompressed file and a row number.
 #[derive(Debug)]
 pub struct FilesSource {
     config: FilesSourceConfig,
-    /// The inferred schema; the sample is read once.
-    inferred: OnceLock<SchemaRef>,
+    /// What was inferred; the sample is read once.
+    inferred: OnceLock<Bound>,
+}
+
+/// The columns of the files, and what is pinned of them: nothing of those that are declared.
+#[derive(Debug, Clone)]
+struct Bound {
+    schema: SchemaRef,
+    pinned: Option<String>,
 }
 
 /// What a discovery remembers: every name it has given out.
@@ -42,21 +51,30 @@ impl FilesSource {
         FilesSource { config, inferred: OnceLock::new() }
     }
 
-    fn schema(&self) -> Result<SchemaRef> {
-        if let Some(schema) = self.config.schema.as_ref().or_else(|| self.inferred.get()) {
-            return Ok(Arc::clone(schema));
+    /// The schema: the declared one, else the one that the run began with, else what a sample looks like.
+    fn bound(&self, request: &SourceRequest) -> Result<Bound> {
+        if let Some(schema) = &self.config.schema {
+            return Ok(Bound { schema: Arc::clone(schema), pinned: None });
+        }
+        if let Some(pinned) = &request.pinned {
+            return Ok(Bound { schema: pin::read(pinned)?, pinned: Some(pinned.clone()) });
+        }
+        if let Some(bound) = self.inferred.get() {
+            return Ok(bound.clone());
         }
         // What is left out is told by the discovery.
         let files = list(&self.config, &mut |_, _| {})?;
         let first = files.first().ok_or_else(|| Error::internal("a listing is never empty"))?;
-        let schema = infer_schema(&self.config, &first.path)?;
-        tracing::info!(file = %first.path.display(), schema = %pasted(&schema), "inferred a schema; paste it into the dataset to pin it");
-        Ok(Arc::clone(self.inferred.get_or_init(|| schema)))
+        let inferred = infer_schema(&self.config, &first.path)?;
+        let pinned = inferred.sampled.then(|| pin::text(&inferred.schema));
+        if let Some(pinned) = &pinned {
+            tracing::info!(file = %first.path.display(), schema = pinned, "inferred a schema");
+        }
+        Ok(self.inferred.get_or_init(|| Bound { schema: inferred.schema, pinned }).clone())
     }
 
-    fn wanted(&self, request: &SourceRequest) -> Result<Wanted> {
-        let schema = self.schema()?;
-        if !self.config.rescue && !request.rescue {
+    fn wanted(&self, request: &SourceRequest, schema: SchemaRef) -> Result<Wanted> {
+        if !request.rescue {
             return Ok(Wanted::some(schema, |column| request.wants(column)));
         }
         if schema.index_of(RESCUED).is_ok() {
@@ -66,18 +84,10 @@ impl FilesSource {
     }
 }
 
-/// A schema as a pipeline file has it.
-fn pasted(schema: &SchemaRef) -> String {
-    let column = |field: &FieldRef| {
-        let name = Value::from(field.name().as_str());
-        format!("{{ name = {name}, type = \"{}\" }}", types::name(field.data_type()))
-    };
-    format!("schema = [{}]", schema.fields().iter().map(column).collect::<Vec<_>>().join(", "))
-}
-
 impl InlineSource for FilesSource {
     fn plan(&self, request: &SourceRequest) -> Result<SourcePlan> {
-        Ok(SourcePlan::new(self.wanted(request)?.schema))
+        let bound = self.bound(request)?;
+        Ok(SourcePlan::new(self.wanted(request, bound.schema)?.schema).with_pinned(bound.pinned))
     }
 
     fn check(&self) -> Result<()> {
@@ -105,9 +115,11 @@ impl InlineSource for FilesSource {
     }
 
     fn open(&self, ctx: SourceCtx) -> Result<Box<dyn SourceReader>> {
+        let bound = self.bound(&ctx.request)?;
         let mut reader = Reader {
             config: self.config.clone(),
-            wanted: self.wanted(&ctx.request)?,
+            wanted: self.wanted(&ctx.request, bound.schema)?,
+            inferred: bound.pinned.is_some(),
             ordinals: ctx.request.ordinals,
             waiting: VecDeque::new(),
             open: None,
@@ -120,6 +132,8 @@ impl InlineSource for FilesSource {
 struct Reader {
     config: FilesSourceConfig,
     wanted: Wanted,
+    /// Whether the schema is that of a sample, which a file may not have.
+    inferred: bool,
     ordinals: bool,
     waiting: VecDeque<(SplitId, At)>,
     open: Option<(SplitId, OpenFile)>,
@@ -142,7 +156,13 @@ impl SourceReader for Reader {
                 polled.retry_after = Some(Duration::from_secs(1));
                 return Ok(polled);
             };
-            let file = OpenFile::open(&self.config, &path_of(&self.config, split.as_str()), &self.wanted, at)?;
+            let opened = OpenFile::open(&self.config, &path_of(&self.config, split.as_str()), &self.wanted, at);
+            let file = opened.map_err(|error| match error.kind() {
+                ErrorKind::Config if self.inferred => error.context(
+                    "the schema was inferred when the run began and is kept; declare a `schema`, or start over with `--fresh`, to read it otherwise",
+                ),
+                _ => error,
+            })?;
             self.open = Some((split, file));
         }
         let Some((split, mut file)) = self.open.take() else { return Ok(polled) };

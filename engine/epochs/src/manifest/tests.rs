@@ -44,6 +44,7 @@ fn of_v1() -> Manifest {
                 cursor: Some(vec![1, 2, 3]),
                 complete: true,
                 schema: "origin: string".to_string(),
+                pinned: None,
             },
         )]),
         operators: BTreeMap::from([(

@@ -35,6 +35,7 @@ impl<'a> Choice<'a> {
             if entry.schema.is_empty() {
                 *entry = SourceEntry { schema: schema.clone(), ..SourceEntry::default() };
             }
+            entry.pinned = shape.pinned.get(name).cloned();
         }
         let mut operators = shape.operator_entries();
         for (name, operator) in &mut operators {

@@ -318,3 +318,34 @@ fn a_restart_within_the_process_does_not_start_over_or_go_back_again() {
     let plan = resumed(open(&store, &fresh, later()).unwrap());
     assert_eq!((plan.run(), plan.base), (begun.run, Epoch(0)));
 }
+
+#[test]
+fn what_a_source_resolved_goes_with_the_run_and_no_further() {
+    let pinning = |holder: &str, text: Option<&str>| {
+        let mut request = request(holder).with_takeover(true);
+        request.shape.pinned = text.map(|text| ("in".to_string(), text.to_string())).into_iter().collect();
+        request
+    };
+    let store = MemoryStore::new();
+    assert!(pinned(&store).unwrap().is_empty());
+    let one = pinning("one", Some("a: int64"));
+    let Opening::First(begun) = open(&store, &one, EventTime(0)).unwrap() else { panic!("a run exists") };
+    let found = BTreeMap::from([("in".to_string(), Discovered::default())]);
+    publish(&store, &begun.manifest(&one, &found, EventTime(0)).unwrap()).unwrap();
+    assert_eq!(pinned(&store).unwrap(), one.shape.pinned);
+
+    let why = refused(&store, &pinning("two", Some("a: string")), later());
+    assert!(why.contains("a: string") && why.contains("a: int64") && why.contains("start again"), "{why}");
+    let plan = resumed(open(&store, &one, later()).unwrap());
+    assert_eq!(plan.manifest.sources["in"].pinned.as_deref(), Some("a: int64"));
+    mark_committed(&store, &plan.manifest).unwrap();
+
+    let plan = resumed(open(&store, &pinning("three", None), later()).unwrap());
+    assert_eq!(plan.manifest.sources["in"].pinned, None, "declared since then");
+    mark_committed(&store, &plan.manifest).unwrap();
+    resumed(open(&store, &pinning("four", Some("a: string")), later()).unwrap());
+    assert_eq!(pinned(&store).unwrap()["in"], "a: string");
+
+    let Opening::First(_) = open(&store, &pinning("five", Some("b: date")).with_fresh(true), later()).unwrap() else { panic!("not fresh") };
+    assert!(pinned(&store).unwrap().is_empty(), "the run is closed");
+}

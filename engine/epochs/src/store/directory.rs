@@ -51,6 +51,14 @@ impl DirectoryStore {
         Ok(store)
     }
 
+    /// Opens the store if it was made before, and makes nothing if not.
+    ///
+    /// # Errors
+    /// As for [`DirectoryStore::open`].
+    pub fn open_existing(root: impl AsRef<Path>) -> Result<Option<Self>> {
+        if root.as_ref().join(TEMPORARY).is_dir() { DirectoryStore::open(root).map(Some) } else { Ok(None) }
+    }
+
     /// The directory.
     pub fn root(&self) -> &Path {
         &self.root

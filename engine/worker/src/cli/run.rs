@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tidegate::Prepared;
 use tidegate::control::StartOptions;
 use tidegate::file::{FileHost, PipelineFile};
 use tidegate::{host::HostConfig, run_stream};
@@ -44,13 +45,24 @@ pub(super) fn run(path: &Path, fresh: bool, takeover: bool, pause_at: Option<&st
     let host = FileHost::new(Arc::clone(&file), settings, host_config(), stop, Box::new(move |record| shown.show(record)));
     let host = Arc::new(host.with_stdout(stdout));
     // All mistakes with their lines, before anything starts; the run itself would only name their paths.
-    if let Err(mistakes) = block_on(host.check()) {
-        return refuse(&mistakes);
+    match block_on(host.check()) {
+        Ok(prepared) => tell_inferred(&prepared, |text| file.mask().apply(text)),
+        Err(mistakes) => return refuse(&mistakes),
     }
     let pipeline = file.name().to_string();
     block_on(run_stream(Arc::clone(&host) as Arc<dyn tidegate::ControlPlane>, String::new(), pipeline, json!({})));
     progress.finish();
     report(&host.last_record(), |text| file.mask().apply(text))
+}
+
+/// Says which schemas this start has inferred; those of an earlier start were said by it.
+fn tell_inferred(prepared: &Prepared, mask: impl Fn(&str) -> String) {
+    for source in prepared.planned.sources.iter().filter(|source| !source.pinned) {
+        if let Some(schema) = &source.resolved {
+            let text = format!("dataset `{}`: inferred {schema}; it is kept for the whole run", source.dataset);
+            eprintln!("{}", mask(&text));
+        }
+    }
 }
 
 /// Where epochs are kept if the file does not say.

@@ -44,8 +44,7 @@ impl FileHost {
     ) -> Self {
         let plugins = Plugins::read(&settings, config).ok();
         settings.loaded_plugins = plugins.clone();
-        let on_bad = file.settings.get("onBadData").and_then(Value::as_str).map(str::to_string);
-        let builder = Builder { base_dir: file.base_dir.clone(), plugins, stdout: StdoutTarget::process(), on_bad };
+        let builder = Builder { base_dir: file.base_dir.clone(), plugins, stdout: StdoutTarget::process() };
         settings.rebuild_sink = Some(rebuild(&file, &builder));
         FileHost { roles: Roles::of(&file), builder, file, settings, stop, on_record, last: Mutex::new(Value::Null) }
     }
@@ -179,8 +178,6 @@ struct Builder {
     /// None if `[plugins]` is mistaken; planning says so.
     plugins: Option<Plugins>,
     stdout: StdoutTarget,
-    /// The `onBadData` of `[settings]`.
-    on_bad: Option<String>,
 }
 
 /// A connector's name, the key that gave it, and the connector's own options.
@@ -222,20 +219,13 @@ impl Builder {
         ConnectorCtx::new(&self.base_dir, name).with_stdout(self.stdout.clone())
     }
 
-    /// Whether a dataset's bad rows are to be rescued, by its own word or by that of the settings.
-    fn rescues(&self, dataset: &Map<String, Value>) -> bool {
-        let said = dataset.get("onBadData").and_then(Value::as_str).or(self.on_bad.as_deref());
-        said == Some("rescue")
-    }
-
     fn source(&self, name: &str, dataset: &Map<String, Value>) -> Result<Arc<dyn InlineSource>, Vec<Problem>> {
         let Chosen { connector, key, mut options } = Builder::choose(name, dataset)?;
         if connector == "plugin" {
             let (plugins, plugin) = self.plugin(&mut options)?;
             return plugins.source(&plugin, &options).map_err(|error| vec![Problem::at("plugin", error.to_string())]);
         }
-        let cx = self.cx(name).with_rescue(self.rescues(dataset));
-        tidegate_connectors::source(connector, &options, &cx).map_err(|found| renamed(found, key))
+        tidegate_connectors::source(connector, &options, &self.cx(name)).map_err(|found| renamed(found, key))
     }
 
     fn sink(&self, name: &str, dataset: &Map<String, Value>) -> Result<Arc<dyn OutputSink>, Vec<Problem>> {

@@ -7,7 +7,7 @@ use super::stages::idle_filters;
 use arrow::datatypes::Schema;
 use std::fmt::{self, Write};
 use std::time::Duration;
-use tidegate_api::{ChangeMode, EqualTo, FutureRows, OnBadData, TimeSpec, hidden, types};
+use tidegate_api::{ChangeMode, EqualTo, FutureRows, OnBadData, TimeSpec, bad, hidden, types};
 use tidegate_runtime::graph::{BadRoute, EdgeId, EdgeSpec, Node, NodeKind, Pipe, PipeEnd, Routing};
 
 /// What a plan says about one dataset that it reads.
@@ -19,6 +19,10 @@ pub struct SourceSummary {
     pub columns: Vec<String>,
     /// How many it has.
     pub available: usize,
+    /// The schema that it resolved for itself, as a pipeline file would declare it; `None` if it is declared.
+    pub resolved: Option<String>,
+    /// Whether that is the schema that an earlier start of the run resolved.
+    pub pinned: bool,
     /// The conditions it applies itself. Rows it leaves out are in `Chunk::filtered`.
     pub applied: Vec<EqualTo>,
     /// The filters that have nothing to do any more; rows that the source leaves out count as filtered by them.
@@ -70,6 +74,8 @@ pub(super) fn sources(settled: &Settled<'_, '_>) -> Vec<SourceSummary> {
     let summary = |(name, asked): (&String, &super::sources::Asked)| SourceSummary {
         dataset: name.clone(),
         columns: asked.plan.schema.fields().iter().map(|field| field.name().clone()).collect(),
+        resolved: settled.typing.sources.get(name).filter(|plan| plan.pinned.is_some()).map(|plan| declared(&plan.schema)),
+        pinned: settled.input.datasets.get(name).is_some_and(|dataset| dataset.pinned.is_some()),
         available: settled.typing.sources.get(name).map_or(0, |plan| plan.schema.fields().len()),
         applied: asked.applied().cloned().collect(),
         idle_filters: idle_filters(settled.structure, settled.sources, name)
@@ -82,6 +88,16 @@ pub(super) fn sources(settled: &Settled<'_, '_>) -> Vec<SourceSummary> {
         replayable: asked.plan.replayable,
     };
     settled.sources.asked.iter().map(summary).collect()
+}
+
+/// A schema as a pipeline file has it.
+fn declared(schema: &Schema) -> String {
+    let columns = schema.fields().iter().filter(|field| field.name() != bad::RESCUED).map(|field| {
+        let (name, required) =
+            (serde_json::Value::from(field.name().as_str()), if field.is_nullable() { "" } else { ", nullable = false" });
+        format!("{{ name = {name}, type = \"{}\"{required} }}", types::name(field.data_type()))
+    });
+    format!("schema = [{}]", columns.collect::<Vec<_>>().join(", "))
 }
 
 impl Planned {
@@ -190,6 +206,10 @@ fn write_source(out: &mut String, source: &SourceSummary) -> fmt::Result {
     let ends = if source.bounded { "it ends" } else { "it does not end" };
     let again = if source.replayable { "can be read again" } else { "cannot be read again" };
     writeln!(out, "  {ends}, {again}{}", if source.keys { ", rows carry their keys" } else { "" })?;
+    if let Some(schema) = &source.resolved {
+        let when = if source.pinned { "as inferred when the run began" } else { "inferred, and kept for the whole run" };
+        writeln!(out, "  {when}: {schema}")?;
+    }
     for condition in &source.applied {
         writeln!(out, "  leaves out rows itself: {}", equals(condition))?;
     }

@@ -52,6 +52,8 @@ pub struct Dataset {
     pub sink: Option<Arc<dyn OutputSink>>,
     /// What a manifest keeps of the sink's options; secrets by reference only.
     pub sink_config: Value,
+    /// What the reading half resolved when the run began; see [`tidegate_api::SourceRequest::pinned`].
+    pub pinned: Option<String>,
     /// Whether it is written although a stage reads it.
     pub publishes: bool,
     /// The keys that are not the connector's.

@@ -36,6 +36,7 @@ mod typing;
 pub use explain::{IdleFilter, RowByRow, SourceSummary};
 pub use guarantee::{OutputRole, OutputSummary};
 pub use input::{Dataset, DatasetOptions, NativeSteps, PlanInput, PlanSettings, StepParser, TimeOptions};
+pub(crate) use physical::source_id;
 
 use physical::Settled;
 use policy::Policies;

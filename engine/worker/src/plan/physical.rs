@@ -41,7 +41,7 @@ pub(super) struct Settled<'p, 'a> {
 }
 
 /// The identity of a source node.
-pub(super) fn source_id(dataset: &str) -> String {
+pub(crate) fn source_id(dataset: &str) -> String {
     format!("source/{dataset}")
 }
 

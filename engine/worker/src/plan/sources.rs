@@ -154,7 +154,7 @@ impl Pass<'_, '_> {
         let columns: Vec<String> = names.filter(|column| need.columns.contains(*column) || always(column)).cloned().collect();
         let all = columns.len() == full.schema.fields().len();
         let request = SourceRequest::all().with_columns((!all).then_some(columns)).with_equals(equals.to_vec());
-        let request = request.with_ordinals(need.keys).with_rescue(rescue);
+        let request = request.with_ordinals(need.keys).with_rescue(rescue).with_pinned(full.pinned.clone());
         let source = self.input.datasets.get(name).and_then(|dataset| dataset.source.as_ref());
         let source = source.ok_or_else(|| tidegate_api::Error::internal(format!("dataset `{name}` was typed without a source")))?;
         let plan = source.plan(&request)?;

@@ -59,9 +59,10 @@ impl Typing {
     pub(super) fn new(input: &PlanInput<'_>, structure: &Structure<'_>, policies: &Policies, problems: &mut Problems) -> Self {
         let mut typing = Typing { stages: structure.stages.iter().map(|_| None).collect(), ..Typing::default() };
         for name in structure.readers.keys().filter(|name| !structure.producer.contains_key(**name)) {
-            let Some(source) = input.datasets.get(*name).and_then(|dataset| dataset.source.as_ref()) else { continue };
+            let Some(dataset) = input.datasets.get(*name) else { continue };
+            let Some(source) = &dataset.source else { continue };
             let rescue = policies.of_source(name).on_bad == OnBadData::Rescue;
-            match source.plan(&SourceRequest::all().with_rescue(rescue)) {
+            match source.plan(&SourceRequest::all().with_rescue(rescue).with_pinned(dataset.pinned.clone())) {
                 Ok(plan) => {
                     if rescue && plan.schema.index_of(bad::RESCUED).is_err() {
                         problems.dataset(name, &["onBadData"], policies.cannot_rescue(input, name));

@@ -1,40 +1,35 @@
 //! Object container files: a header with the schema, then blocks of values between marks.
 //!
-//! A block is read as a whole: it may hold more rows than were asked for, since nobody can go on in the middle of it. Values in a
-//! block do not tell where the next begins, so a broken one damages the file, not a row.
+//! A place in a file is that of a block and a number of records in it. To go on there, the block is decompressed once more and
+//! what comes before is read and thrown away; so what is wrong with it is found again, and the same.
 
-use super::super::cells::Faults;
-use super::super::column::{BytesAs, Column, columns};
+use super::super::column::Column;
 use super::super::rows::{Framed, Rows};
 use super::super::{Decoded, Decoder, MAX_RECORD, Wanted};
-use super::body::{Broken, Cursor, Read};
+use super::KIND;
+use super::block::{Block, Codec, Made};
+use super::body::{Cursor, Read};
 use super::plan::Plan;
 use super::schema::Schema;
 use arrow::datatypes::SchemaRef;
-use flate2::read::DeflateDecoder;
-use std::borrow::Cow;
-use std::io::{self, Read as _};
 use tidegate_api::{Error, Result};
 
 const MAGIC: [u8; 4] = *b"Obj\x01";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Codec {
-    Null,
-    Deflate,
-    Zstd,
-}
-
-struct Header {
-    schema: Schema,
-    codec: Codec,
-    mark: [u8; 16],
+pub(super) struct Header {
+    pub(super) schema: Schema,
+    pub(super) codec: Codec,
+    pub(super) mark: [u8; 16],
 }
 
 /// Reads a container file.
 pub struct AvroContainer {
     wanted: Wanted,
     file: Option<(Header, Plan)>,
+    /// The block at the beginning of the input, if it is begun.
+    block: Option<Block>,
+    /// Records to be passed over in the next block.
+    skip: u64,
 }
 
 impl AvroContainer {
@@ -43,12 +38,12 @@ impl AvroContainer {
     /// # Errors
     /// `Config` for a column that Avro cannot hold.
     pub fn new(wanted: Wanted) -> Result<Self> {
-        columns(wanted.decoded(), 0, BytesAs::Base64, "Avro")?;
-        Ok(AvroContainer { wanted, file: None })
+        KIND.columns(&wanted, 0)?;
+        Ok(AvroContainer { wanted, file: None, block: None, skip: 0 })
     }
 }
 
-fn damaged(what: impl std::fmt::Display) -> Error {
+pub(super) fn damaged(what: impl std::fmt::Display) -> Error {
     Error::external(format!("cannot be read as an Avro file: {what}"))
 }
 
@@ -72,6 +67,7 @@ fn header(input: &[u8], last: bool) -> Result<Option<(Header, usize)>> {
                 b"avro.codec" => match value {
                     b"null" | b"" => codec = Codec::Null,
                     b"deflate" => codec = Codec::Deflate,
+                    b"snappy" => codec = Codec::Snappy,
                     b"zstandard" => codec = Codec::Zstd,
                     other => unknown = Some(String::from_utf8_lossy(other).into_owned()),
                 },
@@ -87,7 +83,7 @@ fn header(input: &[u8], last: bool) -> Result<Option<(Header, usize)>> {
         Err(broken) => return Err(damaged(format!("its header is broken: {broken}"))),
     };
     if let Some(codec) = unknown {
-        return Err(Error::config(format!("the codec `{codec}` is not available, use `deflate` or `zstandard`")));
+        return Err(Error::config(format!("the codec `{codec}` is not available, use `deflate`, `snappy` or `zstandard`")));
     }
     let json = json.and_then(|json| std::str::from_utf8(json).ok()).ok_or_else(|| damaged("its header has no schema"))?;
     Ok(Some((Header { schema: Schema::parse(json)?, codec, mark }, cursor.at())))
@@ -104,60 +100,6 @@ pub fn infer(input: &[u8], last: bool) -> Result<SchemaRef> {
     }
 }
 
-/// A block of the file.
-struct Block<'a> {
-    count: usize,
-    body: &'a [u8],
-    length: usize,
-}
-
-/// The block at the beginning; `None` if it is not whole.
-fn block<'a>(input: &'a [u8], mark: &[u8; 16], last: bool) -> Result<Option<Block<'a>>> {
-    let mut cursor = Cursor::new(input);
-    let read = (|| -> Read<(i64, i64, usize)> { Ok((cursor.long()?, cursor.long()?, cursor.at())) })();
-    let (count, size, at) = match read {
-        Ok(read) => read,
-        Err(_) if !last && input.len() < 20 => return Ok(None),
-        Err(broken) => return Err(damaged(broken)),
-    };
-    let (Ok(count), Ok(size)) = (usize::try_from(count), usize::try_from(size)) else {
-        return Err(damaged("a block has a negative length"));
-    };
-    if size > MAX_RECORD {
-        return Err(damaged(format!("a block is longer than {MAX_RECORD} bytes")));
-    }
-    let Some(found) = input.get(at + size..at + size + 16) else {
-        return if last { Err(damaged("it ends within a block")) } else { Ok(None) };
-    };
-    if found != mark {
-        return Err(damaged("the mark behind a block is another"));
-    }
-    Ok(Some(Block { count, body: &input[at..at + size], length: at + size + 16 }))
-}
-
-fn inflated(body: &[u8], codec: Codec) -> Result<Cow<'_, [u8]>> {
-    let whole = |reader: &mut dyn io::Read| {
-        let mut bytes = Vec::new();
-        reader
-            .take(MAX_RECORD as u64 + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|error| damaged("a block cannot be decompressed").caused_by(error))?;
-        if bytes.len() > MAX_RECORD {
-            return Err(damaged(format!("a block is longer than {MAX_RECORD} bytes")));
-        }
-        Ok(Cow::Owned(bytes))
-    };
-    match codec {
-        Codec::Null => Ok(Cow::Borrowed(body)),
-        Codec::Deflate => whole(&mut DeflateDecoder::new(body)),
-        Codec::Zstd => {
-            let mut reader =
-                zstd::stream::read::Decoder::new(body).map_err(|error| damaged("a block cannot be decompressed").caused_by(error))?;
-            whole(&mut reader)
-        }
-    }
-}
-
 impl Decoder for AvroContainer {
     fn begin(&mut self, input: &[u8], last: bool) -> Result<Option<usize>> {
         let Some((header, length)) = header(input, last)? else { return Ok(None) };
@@ -167,33 +109,46 @@ impl Decoder for AvroContainer {
     }
 
     fn decode(&mut self, input: &[u8], last: bool, max_rows: usize) -> Result<Decoded> {
-        let mut columns = columns(self.wanted.decoded(), max_rows.min(1 << 13), BytesAs::Base64, "Avro")?;
-        let mut faults = Faults::default();
-        let (mut at, mut spans, mut bytes) = (0, Vec::new(), 0);
-        if let Some((header, plan)) = &self.file {
-            // Few bytes may be many when they are decompressed.
-            while at < input.len() && spans.len() < max_rows && bytes < MAX_RECORD {
-                let Some(block) = block(&input[at..], &header.mark, last)? else { break };
-                let body = inflated(block.body, header.codec)?;
-                // A value of no bytes at all is possible, but not as many as a count can claim.
-                if block.count > body.len().max(1 << 16) {
-                    return Err(damaged(format!("a block of {} bytes claims {} values", body.len(), block.count)));
-                }
-                bytes += body.len();
-                let mut cursor = Cursor::new(&body);
-                let broken = |broken: Broken| damaged(format!("a value in the block is broken: {broken}"));
-                for _ in 0..block.count {
-                    plan.read_record(&header.schema, &mut cursor, &mut columns, spans.len(), &mut faults).map_err(broken)?;
-                    spans.push(at..at);
-                }
-                if !cursor.is_empty() {
-                    return Err(damaged("a block is longer than its values"));
-                }
-                at += block.length;
+        let Some((header, plan)) = &self.file else { return Err(Error::internal("an Avro file is read before its header")) };
+        let mut made = Made::new(&self.wanted, max_rows)?;
+        let (mut at, mut bytes) = (0, 0);
+        // Few bytes may be many when they are decompressed.
+        while at < input.len() && made.records() < max_rows && bytes < MAX_RECORD {
+            let rest = &input[at..];
+            let mut block = match self.block.take() {
+                Some(block) => block,
+                None => match Block::open(rest, header, last) {
+                    Ok(Some(mut block)) => {
+                        block.pass_over(std::mem::take(&mut self.skip), rest, header, plan, &self.wanted)?;
+                        block
+                    }
+                    Ok(None) => break,
+                    // What stands before the damage is answered first.
+                    Err(_) if at > 0 => break,
+                    Err(error) => return Err(error),
+                },
+            };
+            bytes += block.read(rest, header, plan, &self.wanted, max_rows - made.records(), at, &mut made);
+            if block.is_done(rest) {
+                at += block.length();
+            } else {
+                self.block = Some(block);
+                break;
             }
         }
+        let Made { columns, faults, spans, raws, .. } = made;
         let arrays = columns.into_iter().map(Column::finish).collect::<Result<Vec<_>>>()?;
-        let rows = Rows::settle(&self.wanted, arrays, faults, spans.len(), |_| &[])?;
+        let raw = |record: usize| raws.binary_search_by_key(&record, |(of, _)| *of).map_or(&[][..], |found| &raws[found].1);
+        let rows = Rows::settle(&self.wanted, arrays, faults, spans.len(), raw)?;
         Ok(rows.into_decoded(at, Framed::At(&spans)))
+    }
+
+    fn within(&self) -> u64 {
+        self.block.as_ref().map_or(self.skip, Block::taken)
+    }
+
+    fn go_on(&mut self, within: u64) -> Result<()> {
+        self.skip = within;
+        Ok(())
     }
 }

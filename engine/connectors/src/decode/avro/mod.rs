@@ -4,6 +4,7 @@
 //! Read here rather than by a library: a message that is broken must cost itself alone, columns nobody reads are walked over
 //! without making them, and a count or length that a message claims is believed only as far as its bytes go.
 
+mod block;
 mod body;
 mod container;
 mod plan;
@@ -12,8 +13,8 @@ mod schema;
 pub use container::{AvroContainer, infer};
 
 use super::cells::Faults;
-use super::column::{BytesAs, Column, columns};
-use super::rows::RowsDecoder;
+use super::column::{BytesAs, Column, Kind};
+use super::rows::{RowsDecoder, one_by_one};
 use super::{Rescue, Wanted};
 use arrow_avro::schema::{AvroSchema, Fingerprint, FingerprintAlgorithm};
 use body::Cursor;
@@ -21,6 +22,8 @@ use plan::Plan;
 use schema::Schema;
 use std::collections::BTreeMap;
 use tidegate_api::{Error, Result};
+
+const KIND: Kind = Kind { format: "Avro", bytes_as: BytesAs::Base64 };
 
 /// What stands before a value in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,7 +80,7 @@ pub(super) struct AvroRows {
 
 impl AvroRows {
     pub(super) fn new(format: &AvroFormat, wanted: Wanted) -> Result<Self> {
-        columns(wanted.decoded(), 0, BytesAs::Base64, "Avro")?;
+        KIND.columns(&wanted, 0)?;
         let mut writers = BTreeMap::new();
         for (id, json) in &format.schemas {
             let schema = Schema::parse(json)?;
@@ -145,21 +148,16 @@ impl AvroRows {
 
 impl RowsDecoder for AvroRows {
     fn decode(&mut self, rows: &[&[u8]], columns: &mut [Column], faults: &mut Faults) -> Result<()> {
-        for (record, row) in rows.iter().enumerate() {
-            if let Err(message) = self.read(row, columns, record, faults) {
-                faults.replace_broken(record, &self.wanted, message);
-                columns.iter_mut().for_each(|column| column.level(record + 1));
-            }
-        }
+        one_by_one(rows, &self.wanted, columns, faults, |row, columns, record, faults| self.read(row, columns, record, faults));
         Ok(())
-    }
-
-    fn columns(&self, rows: usize) -> Result<Vec<Column>> {
-        columns(self.wanted.decoded(), rows, BytesAs::Base64, "Avro")
     }
 
     fn wanted(&self) -> &Wanted {
         &self.wanted
+    }
+
+    fn kind(&self) -> Kind {
+        KIND
     }
 }
 

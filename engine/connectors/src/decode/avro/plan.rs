@@ -4,7 +4,7 @@ use super::super::Wanted;
 use super::super::cells::Faults;
 use super::super::column::{Column, Data};
 use super::super::typed::Value;
-use super::body::{Broken, Cursor, Read};
+use super::body::{Cursor, Read};
 use super::schema::{Id, Logical, Schema, Type};
 use arrow::datatypes::{DataType, Field, FieldRef, i256};
 use tidegate_api::nearest::hint;
@@ -167,15 +167,19 @@ fn read(step: &Step, schema: &Schema, cursor: &mut Cursor<'_>, column: &mut Colu
 fn scalar<'v, 'c: 'v>(found: &'v Type, cursor: &mut Cursor<'c>) -> Read<Value<'v>> {
     Ok(match found {
         Type::Null => Value::Null,
-        Type::Boolean => Value::Bool(cursor.boolean()?),
-        Type::Int(logical) => {
-            let value = i64::from(cursor.int()?);
-            match logical {
+        Type::Boolean => match cursor.array::<1>()? {
+            [0] => Value::Bool(false),
+            [1] => Value::Bool(true),
+            _ => Value::Wrong("a boolean is neither 0 nor 1"),
+        },
+        Type::Int(logical) => match i32::try_from(cursor.long()?).map(i64::from) {
+            Err(_) => Value::Wrong("an `int` is longer than 32 bits"),
+            Ok(value) => match logical {
                 Logical::Date => Value::Date(value),
                 Logical::Time(unit) => Value::Time(value, *unit),
                 _ => Value::Int(i128::from(value)),
-            }
-        }
+            },
+        },
         Type::Long(logical) => {
             let value = cursor.long()?;
             match logical {
@@ -186,24 +190,27 @@ fn scalar<'v, 'c: 'v>(found: &'v Type, cursor: &mut Cursor<'c>) -> Read<Value<'v
         }
         Type::Float => Value::Float(f64::from(f32::from_le_bytes(cursor.array()?))),
         Type::Double => Value::Float(f64::from_le_bytes(cursor.array()?)),
-        Type::Bytes(logical) => with_logical(cursor.at(), cursor.bytes()?, *logical)?,
-        Type::Fixed(size, logical) => with_logical(cursor.at(), cursor.take(*size)?, *logical)?,
+        Type::Bytes(logical) => with_logical(cursor.bytes()?, *logical),
+        Type::Fixed(size, logical) => with_logical(cursor.take(*size)?, *logical),
         Type::String => Value::Text(cursor.bytes()?),
-        Type::Enum(symbols) => Value::Text(symbols[cursor.index(symbols.len())?].as_bytes()),
+        Type::Enum(symbols) => match usize::try_from(cursor.long()?).ok().and_then(|index| symbols.get(index)) {
+            Some(symbol) => Value::Text(symbol.as_bytes()),
+            None => Value::Wrong("an enum of a symbol that the schema does not have"),
+        },
         Type::Array(_) | Type::Map(_) | Type::Union(_) | Type::Record(_) => return cursor.fail("a value of the wrong kind"),
     })
 }
 
-fn with_logical(at: usize, bytes: &[u8], logical: Logical) -> Read<Value<'_>> {
-    let Logical::Decimal { scale, .. } = logical else { return Ok(Value::Bytes(bytes)) };
+fn with_logical(bytes: &[u8], logical: Logical) -> Value<'_> {
+    let Logical::Decimal { scale, .. } = logical else { return Value::Bytes(bytes) };
     // Leading bytes that only repeat the sign may be there in any number.
     let negative = bytes.first().is_some_and(|byte| byte & 0x80 != 0);
     let fill = if negative { 0xFF } else { 0 };
     let mut whole = [fill; 32];
     let (lead, low) = bytes.split_at(bytes.len().saturating_sub(32));
     if lead.iter().any(|byte| *byte != fill) || (!lead.is_empty() && (low[0] ^ fill) & 0x80 != 0) {
-        return Err(Broken { at, what: "a decimal is longer than 256 bits" });
+        return Value::Wrong("a decimal is longer than 256 bits");
     }
     whole[32 - low.len()..].copy_from_slice(low);
-    Ok(Value::Decimal(i256::from_be_bytes(whole), i32::from(scale)))
+    Value::Decimal(i256::from_be_bytes(whole), i32::from(scale))
 }

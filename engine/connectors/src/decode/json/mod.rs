@@ -16,7 +16,7 @@ mod values;
 mod tests;
 
 use super::cells::Faults;
-use super::column::{BytesAs, Column, columns};
+use super::column::{BytesAs, Column, Kind};
 use super::rows::{Framed, Rows, RowsDecoder};
 use super::{Decoded, Decoder, Wanted, byte_order_mark};
 use keys::Keys;
@@ -28,6 +28,8 @@ use values::Source;
 
 /// Messages read at a time: few enough that their bytes are still in the cache when their values are.
 const BLOCK: usize = 256;
+
+const KIND: Kind = Kind { format: "JSON", bytes_as: BytesAs::Base64 };
 
 /// Reads messages that are one object each.
 pub(super) struct JsonRows {
@@ -55,7 +57,7 @@ impl JsonRows {
     /// # Errors
     /// `Config` for a column that JSON cannot hold.
     pub(super) fn new(wanted: Wanted, paths: Paths) -> Result<Self> {
-        columns(wanted.decoded(), 0, BytesAs::Base64, "JSON")?;
+        KIND.columns(&wanted, 0)?;
         let keys = Keys::new(wanted.decoded().iter().map(|field| field.name().as_str()));
         let slots = vec![vec![ABSENT; BLOCK]; wanted.decoded().len()];
         let layouts = (paths == Paths::Fast).then(Layouts::default);
@@ -129,12 +131,12 @@ impl RowsDecoder for JsonRows {
         Ok(())
     }
 
-    fn columns(&self, rows: usize) -> Result<Vec<Column>> {
-        columns(self.wanted.decoded(), rows, BytesAs::Base64, "JSON")
-    }
-
     fn wanted(&self) -> &Wanted {
         &self.wanted
+    }
+
+    fn kind(&self) -> Kind {
+        KIND
     }
 }
 

@@ -10,8 +10,8 @@ mod wire;
 
 use super::Wanted;
 use super::cells::Faults;
-use super::column::{BytesAs, Column, columns};
-use super::rows::{Framed, Rows, RowsDecoder};
+use super::column::{BytesAs, Column, Kind};
+use super::rows::{Framed, Rows, RowsDecoder, one_by_one};
 use super::{Decoded, Decoder, MAX_RECORD};
 use arrow::datatypes::SchemaRef;
 use plan::MessagePlan;
@@ -20,6 +20,8 @@ use std::ops::Range;
 use tidegate_api::nearest::hint;
 use tidegate_api::{Error, Result};
 use wire::{Reader, Scratch};
+
+const KIND: Kind = Kind { format: "Protobuf", bytes_as: BytesAs::Base64 };
 
 /// What stands before a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -83,41 +85,35 @@ pub(super) struct ProtobufRows {
 
 impl ProtobufRows {
     pub(super) fn new(format: &ProtobufFormat, wanted: Wanted) -> Result<Self> {
-        columns(wanted.decoded(), 0, BytesAs::Base64, "Protobuf")?;
+        KIND.columns(&wanted, 0)?;
         let plan = MessagePlan::of(&format.message, wanted.decoded(), "")?;
         Ok(ProtobufRows { wanted, framing: format.framing, plan, scratch: Scratch::default() })
-    }
-
-    fn read(&mut self, message: &[u8], columns: &mut [Column], record: usize, faults: &mut Faults) -> Result<(), String> {
-        let mut reader = Reader::new(message);
-        if self.framing == ProtobufFraming::Registry {
-            reader.registry_header().map_err(|broken| broken.to_string())?;
-        }
-        let body = reader.rest();
-        self.scratch.clear();
-        // Nothing is appended before the whole message has been walked over, its wanted parts included.
-        wire::check(&self.plan, body, &mut self.scratch).map_err(|broken| broken.to_string())?;
-        wire::append(&self.plan, body, columns, record, faults, &mut self.scratch).map_err(|broken| broken.to_string())
     }
 }
 
 impl RowsDecoder for ProtobufRows {
     fn decode(&mut self, rows: &[&[u8]], columns: &mut [Column], faults: &mut Faults) -> Result<()> {
-        for (record, row) in rows.iter().enumerate() {
-            if let Err(message) = self.read(row, columns, record, faults) {
-                faults.replace_broken(record, &self.wanted, message);
-                columns.iter_mut().for_each(|column| column.level(record + 1));
+        let Self { wanted, framing, plan, scratch } = self;
+        one_by_one(rows, wanted, columns, faults, |message, columns, record, faults| {
+            let mut reader = Reader::new(message);
+            if *framing == ProtobufFraming::Registry {
+                reader.registry_header().map_err(|broken| broken.to_string())?;
             }
-        }
+            let body = reader.rest();
+            scratch.clear();
+            // Nothing is appended before the whole message has been walked over, its wanted parts included.
+            wire::check(plan, body, scratch).map_err(|broken| broken.to_string())?;
+            wire::append(plan, body, columns, record, faults, scratch).map_err(|broken| broken.to_string())
+        });
         Ok(())
-    }
-
-    fn columns(&self, rows: usize) -> Result<Vec<Column>> {
-        columns(self.wanted.decoded(), rows, BytesAs::Base64, "Protobuf")
     }
 
     fn wanted(&self) -> &Wanted {
         &self.wanted
+    }
+
+    fn kind(&self) -> Kind {
+        KIND
     }
 }
 
