@@ -374,3 +374,72 @@ fn a_rescued_row_is_kept_with_its_text_whether_or_not_anybody_reads_it() {
         }
     }
 }
+
+#[test]
+fn rows_of_json_are_rescued_from_one_end_to_the_other() {
+    let lines_in = [
+        r#"{"id":1,"at":"2026-01-01T00:00:00Z","x":1,"y":{"deep":[1,2]},"s":"a"}"#,
+        r#"{"id":2,"at":"2026-01-01T00:00:01Z","x":"oops","y":{"deep":[3]},"s":"b"}"#,
+        r#"{"id":3,"at":"2026-01-01T00:00:02Z","x":9223372036854775808,"y":{"deep":["no"]},"s":"c"}"#,
+        r#"{"id":4,"at":"2026-01-01T00:00:03Z","x":4"#,
+        "no json at all",
+        r#"{"at":"2026-01-01T00:00:04Z","x":5,"y":null,"s":5,"more":"ignored"}"#,
+        r#"{"id":6,"at":"2026-01-01T00:00:05Z","x":6,"y":{"deep":[4]},"s":"f"}"#,
+    ];
+    // Whatever reads `_rescued_data`, the rows are the same and none is lost.
+    for (steps, tasks) in
+        [("", 1), ("{ op = \"filter\", expression = 'x == null || x > 0' },", 2), ("{ op = \"drop\", columns = [\"_rescued_data\"] },", 1)]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("in")).unwrap();
+        std::fs::write(folder.path().join("in/a.json"), lines_in.join("\n")).unwrap();
+        let text = pipeline(steps, "onBadData = \"rescue\"", tasks, 2)
+            .replace("in/*.csv", "in/*.json")
+            .replace("{ name = \"y\", type = \"int64\" }", "{ name = \"y\", type = \"struct<deep: list<int64>>\" }");
+        let record = run(folder.path(), &text);
+        assert!(check_counters(&record).is_empty(), "nothing is bad: {record}");
+        let mut kept = lines(&folder.path().join("out"));
+        kept.sort_by_key(|row| row["id"].as_i64());
+        let column = |name: &str| kept.iter().map(|row| row[name].clone()).collect::<Vec<_>>();
+        // Two lines are no records, one has no `id`.
+        assert_eq!(column("id"), [json!(null), json!(null), json!(null), json!(1), json!(2), json!(3), json!(6)], "{steps}");
+        assert_eq!(column("x")[3..], [json!(1), Value::Null, Value::Null, json!(6)]);
+        assert_eq!(
+            column("y")[3..],
+            [json!({ "deep": [1, 2] }), json!({ "deep": [3] }), json!({ "deep": [null] }), json!({ "deep": [4] })]
+        );
+        if steps.contains("drop") {
+            assert!(kept.iter().all(|row| row.get("_rescued_data").is_none()));
+            continue;
+        }
+        assert_eq!(column("_rescued_data")[3..], [Value::Null, json!(lines_in[1]), json!(lines_in[2]), Value::Null]);
+        let mut without_id: Vec<(Value, Value)> = kept[..3].iter().map(|row| (row["_rescued_data"].clone(), row["x"].clone())).collect();
+        without_id.sort_by_key(|(text, _)| text.to_string());
+        let broken = |line: &str| (json!(line), Value::Null);
+        assert_eq!(without_id, [broken(lines_in[4]), broken(lines_in[3]), (Value::Null, json!(5))]);
+    }
+}
+
+#[test]
+fn a_dead_letter_of_a_decoder_names_the_column_at_fault() {
+    let policy = "onBadData = \"deadLetter\"\ndeadLetter = \"rejected\"";
+    let by_column = |folder: &Path| {
+        let mut letters: Vec<(Value, Value)> =
+            lines(&folder.join("rejected")).iter().map(|letter| (letter["position"].clone(), letter["column"].clone())).collect();
+        letters.sort_by_key(|(position, _)| position.to_string());
+        letters.into_iter().map(|(_, column)| column).collect::<Vec<_>>()
+    };
+    let rows = "id,at,x,y,s\n1,2026-01-01T00:00:00Z,oops,1,a\n2,never,1,1,b\n3,2026-01-01T00:00:00Z\n";
+    let folder = folder_with(rows, &pipeline("", policy, 1, 8192));
+    run(folder.path(), &pipeline("", policy, 1, 8192));
+    assert_eq!(by_column(folder.path()), [json!("x"), json!("at"), Value::Null]);
+
+    let json_of = |text: String| {
+        text.replace("in/*.csv", "in/*.json")
+            .replace("{ name = \"y\", type = \"int64\" }", "{ name = \"y\", type = \"struct<deep: list<int64>>\" }")
+    };
+    let rows = "{\"id\":1,\"y\":{\"deep\":[1,\"no\"]}}\n{\"id\":true}\n{\n";
+    std::fs::write(folder.path().join("in/a.json"), rows).unwrap();
+    run(folder.path(), &json_of(pipeline("", policy, 1, 8192)));
+    assert_eq!(by_column(folder.path()), [json!("y"), json!("id"), Value::Null]);
+}
