@@ -194,7 +194,7 @@ fn read(decoder: &mut dyn Decoder, schema: &SchemaRef, bytes: &[u8]) -> RecordBa
     while at < bytes.len() {
         let decoded = decoder.decode(&bytes[at..], true, 3).unwrap();
         assert_eq!(decoded.bad, []);
-        assert!(decoded.consumed > 0);
+        assert!(decoded.consumed > 0 || decoded.records > 0, "a call inside of a block answers records");
         at += decoded.consumed;
         batches.push(decoded.rows);
     }
