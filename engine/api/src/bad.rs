@@ -50,11 +50,13 @@ pub enum BadReason {
     Overflow,
     /// A sink refused it.
     Sink,
+    /// A join's condition failed on a pair of rows.
+    Condition,
 }
 
 impl BadReason {
     /// All of them, in the order of their numbers.
-    pub const ALL: [BadReason; 10] = [
+    pub const ALL: [BadReason; 11] = [
         BadReason::Malformed,
         BadReason::TypeMismatch,
         BadReason::MissingValue,
@@ -65,6 +67,7 @@ impl BadReason {
         BadReason::PluginTrap,
         BadReason::Overflow,
         BadReason::Sink,
+        BadReason::Condition,
     ];
 
     /// The stable label: of counters, and of the column `reason` of dead letters.
@@ -80,7 +83,13 @@ impl BadReason {
             BadReason::PluginTrap => "plugin_trap",
             BadReason::Overflow => "overflow",
             BadReason::Sink => "sink",
+            BadReason::Condition => "condition",
         }
+    }
+
+    /// Whether it speaks of a row that an operator made, not of one that came in.
+    pub fn is_of_output(self) -> bool {
+        matches!(self, BadReason::Overflow | BadReason::Condition)
     }
 }
 

@@ -16,7 +16,8 @@ pub struct Output {
     pub batches: Vec<RecordBatch>,
     /// Rows that could not be used.
     pub bad: Vec<BadRow>,
-    /// Late rows under the operator's input schema, for `lateOutput`; counted whether or not anybody wants them.
+    /// Late rows under the operator's input schema or [`OperatorFactory::late_schema`], for `lateOutput`; counted whether or not
+    /// anybody wants them.
     pub late: Vec<RecordBatch>,
     /// Rows left out on purpose by a step.
     pub filtered: u64,
@@ -164,6 +165,11 @@ pub trait OperatorFactory: Send + Sync {
 
     /// The schema of the rows it makes, hidden columns included.
     fn output_schema(&self) -> SchemaRef;
+
+    /// The visible columns and `_key` of its late rows, when they are not simply those of its only input.
+    fn late_schema(&self) -> Option<SchemaRef> {
+        None
+    }
 
     /// Opens the operator of one task; called on the task's thread, before `restore` and before the first batch.
     ///

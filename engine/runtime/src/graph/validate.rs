@@ -102,7 +102,8 @@ impl JobGraph {
                 }
                 dead_letters |= operator.on_bad == OnBadData::DeadLetter;
                 if let (Some(late), Some(input)) = (&node.late, incoming().find(|edge| edge.input == 0)) {
-                    self.check_pipe(node, late, &late_schema(&input.schema), fed, &mut dead_letters)?;
+                    let made = operator.factory.late_schema().unwrap_or_else(|| SchemaRef::clone(&input.schema));
+                    self.check_pipe(node, late, &late_schema(&made), fed, &mut dead_letters)?;
                 }
             }
             NodeKind::Sink(sink) => {

@@ -12,7 +12,7 @@ use arrow::array::RecordBatch;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_api::{
-    BadReason, Barrier, BarrierKind, Error, EventTime, Flow, Operator, OperatorCtx, Output, RestoredPiece, Result, ResultExt, Watermark,
+    Barrier, BarrierKind, Error, EventTime, Flow, Operator, OperatorCtx, Output, RestoredPiece, Result, ResultExt, Watermark,
 };
 use tidegate_epochs::{TaskSnapshot, name_pieces};
 
@@ -119,7 +119,7 @@ impl OperatorTask {
         let counters = &self.parts.meters.counters;
         counters.rows_in.add(rows);
         let late: usize = self.scratch.late.iter().map(RecordBatch::num_rows).sum();
-        let bad_input = self.scratch.bad.iter().filter(|row| row.reason != BadReason::Overflow).count();
+        let bad_input = self.scratch.bad.iter().filter(|row| !row.reason.is_of_output()).count();
         let left_out = late as u64 + bad_input as u64 + self.scratch.filtered;
         let absorbed = rows.checked_sub(left_out);
         let absorbed =
@@ -137,7 +137,7 @@ impl OperatorTask {
         let mut way = Way { outputs, bad, origin: Origin::default(), now: *now };
         if !self.scratch.bad.is_empty() {
             let rows = std::mem::take(&mut self.scratch.bad);
-            counters.bad_output.add(rows.iter().filter(|row| row.reason == BadReason::Overflow).count() as u64);
+            counters.bad_output.add(rows.iter().filter(|row| row.reason.is_of_output()).count() as u64);
             let finder = Finder { stage: Some(&node.stage), step: Some(&node.label), ..Finder::default() };
             bad.report(rows, node.on_bad, finder, Origin::default(), &counters.bad, way.outputs)?;
         }

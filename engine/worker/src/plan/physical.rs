@@ -171,7 +171,8 @@ impl Builder<'_, '_> {
         let tasks = if keyed { self.settled.input.settings.parallelism.max(1) } else { 1 };
         let mut node = Node::operator(&id, kind).with_parallelism(tasks).with_main(rooted(plan.suffix.clone(), to));
         if let Some(target) = operator.late.as_ref().filter(|target| self.settled.sinks.contains_key(*target)) {
-            node = node.with_late(Pipe::to_edge(self.edge(&id, &sink_id(target), 0, &late_schema(&operator.inputs[0]), Vec::new())));
+            let late = operator.factory.late_schema().unwrap_or_else(|| Arc::clone(&operator.inputs[0]));
+            node = node.with_late(Pipe::to_edge(self.edge(&id, &sink_id(target), 0, &late_schema(&late), Vec::new())));
         }
         self.graph.nodes.push(node);
         Ok(())
@@ -255,8 +256,8 @@ impl Builder<'_, '_> {
             let to = match &plan.operator {
                 None => self.future_ends((source, &stage.def.output), &plan.output, from, &after)?,
                 Some(operator) => match operator.late.as_ref().filter(|target| self.settled.sinks.contains_key(*target)) {
-                    // Late rows have the columns of the first input.
-                    Some(target) if port == 0 => {
+                    // An operator that makes late rows of its own form never sees these: they are counted.
+                    Some(target) if port == 0 && operator.factory.late_schema().is_none() => {
                         let mark = FutureRowsStep::new(source, &operator.inputs[0]);
                         let schema = StepFactory::output_schema(&mark);
                         steps.push(PipeStep::new(&stage.def.id, "late", Arc::new(mark), OnBadData::Fail));

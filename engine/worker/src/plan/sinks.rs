@@ -9,6 +9,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tidegate_api::{ChangeMode, OnBadData, OutputSink, SinkInput, SinkPlan, bad, hidden, nearest};
+use tidegate_operators::BoundNode;
 use tidegate_runtime::graph::late_schema;
 
 /// The visible column that `changelog = true` adds.
@@ -140,7 +141,12 @@ impl Pass<'_, '_> {
             let sources = typing.fed_by(stage);
             for (at, step) in stage.steps.iter().enumerate() {
                 let Some(target) = step.late_output() else { continue };
-                let schema = hidden::visible_schema(&late_schema(&typed.input_of(at)[0].schema));
+                let own = match &typed.steps[at].node {
+                    BoundNode::Operator { factory, .. } => factory.late_schema(),
+                    BoundNode::Step(_) => None,
+                };
+                let late = own.unwrap_or_else(|| Arc::clone(&typed.input_of(at)[0].schema));
+                let schema = hidden::visible_schema(&late_schema(&late));
                 let mistake = match (self.input.datasets.get(target), self.uses.get_mut(target)) {
                     (Some(dataset), _) if dataset.is_unresolved() => continue,
                     (None, _) => {
