@@ -112,10 +112,11 @@ impl Pass<'_, '_> {
     /// The name of `column` at the stage's input; `None` when an operator made the rows, or the trail ends in a mistake.
     fn through(&mut self, asker: Asker, index: usize, until: usize, mut column: String) -> Option<String> {
         let (stage, typed) = (&self.structure.stages[index], self.typing.stages[index].as_ref()?);
+        // Whatever is computed behind an operator is computed from rows that already have a watermark.
+        if typed.heavy.is_some_and(|heavy| heavy < until) {
+            return None;
+        }
         for at in (0..until).rev() {
-            if typed.heavy == Some(at) {
-                return None;
-            }
             let (step, before) = (&stage.def.steps[at], &typed.input_of(at)[0].schema);
             match origin(step, before, &typed.steps[at].output.schema, &column) {
                 Origin::Column(earlier) => column = earlier,
