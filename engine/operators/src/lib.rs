@@ -19,6 +19,7 @@ mod drop;
 mod expression;
 mod filter;
 mod fired;
+mod join;
 mod keys;
 mod lean;
 mod projection;

@@ -191,6 +191,7 @@ pub const STEPS: &[StepInfo] = &[
     crate::window::INFO,
     crate::dedup::INFO,
     crate::top::INFO,
+    crate::join::INFO,
 ];
 
 /// Reads a step by its `op`.
