@@ -1,6 +1,7 @@
 //! Plans of small pipelines, judged by what the doubles of the outside were asked and by what the plan says.
 
 mod heavy;
+mod joins;
 mod layout;
 mod mistakes;
 mod outputs;

@@ -28,21 +28,21 @@ impl InlineSource for Whole {
 
 /// One row of the input.
 #[derive(Clone, Copy)]
-struct Bid {
-    kind: &'static str,
-    auction: i64,
-    price: i64,
-    at: i64,
+pub(super) struct Bid {
+    pub(super) kind: &'static str,
+    pub(super) auction: i64,
+    pub(super) price: i64,
+    pub(super) at: i64,
 }
 
-fn bids(split: i64) -> Vec<Bid> {
+pub(super) fn bids(split: i64) -> Vec<Bid> {
     let kinds = ["bid", "auction", "bid", "person"];
     (0..300)
         .map(|n| Bid { kind: kinds[(n % 4) as usize], auction: (n * 7 + split) % 5, price: (n * 31 + split) % 200, at: n * 100 })
         .collect()
 }
 
-fn scripted() -> ScriptedSource {
+pub(super) fn scripted() -> ScriptedSource {
     let fields = [("type", DataType::Utf8View), ("auction", DataType::Int64), ("unread", DataType::Int64), ("price", DataType::Int64)];
     let mut fields: Vec<Field> = fields.into_iter().map(|(name, data_type)| Field::new(name, data_type, true)).collect();
     fields.push(Field::new("dateTime", DataType::Timestamp(TimeUnit::Millisecond, None), true));
