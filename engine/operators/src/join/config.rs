@@ -216,7 +216,7 @@ fn signed(options: &mut Options<'_>, base: &str) -> Option<i64> {
 }
 
 fn whole(micros: u128) -> Option<i64> {
-    (micros % 1000 == 0).then(|| i64::try_from(micros / 1000).unwrap_or(i64::MAX))
+    micros.is_multiple_of(1000).then(|| i64::try_from(micros / 1000).unwrap_or(i64::MAX))
 }
 
 fn renames(options: &mut Options<'_>) -> BTreeMap<String, String> {
