@@ -5,7 +5,9 @@ use super::output::Picked;
 use super::side::{Ptr, Side, pointer, row_of};
 use tidegate_api::Result;
 
-/// Chunks of so many rows are left as they are, so that a row is copied a few times at most.
+/// Chunks of so many rows are not merged: a row of a large batch is never copied, one of a small batch a few times.
+const SMALL: usize = 2048;
+/// As many rows are put together when chunks are compacted, and so many may be dead before that is worth while.
 const FULL: usize = 16 * 1024;
 
 impl Side {
@@ -33,7 +35,7 @@ impl Side {
     /// Merges the newest chunks while one is not much smaller than the one before: small batches become chunks of doubling sizes.
     fn merge_recent(&mut self) -> Result<()> {
         while let [.., before, last] = self.recent[..] {
-            if self.rows_in(last) >= FULL || self.rows_in(before) >= FULL || self.rows_in(before) > 2 * self.rows_in(last) {
+            if self.rows_in(last) >= SMALL || self.rows_in(before) >= SMALL || self.rows_in(before) > 2 * self.rows_in(last) {
                 break;
             }
             self.recent.truncate(self.recent.len() - 2);
@@ -41,7 +43,7 @@ impl Side {
             self.recent.push(merged);
         }
         if let Some(last) = self.recent.last().copied()
-            && self.rows_in(last) >= FULL
+            && self.rows_in(last) >= SMALL
         {
             self.recent.pop();
         }
