@@ -15,7 +15,7 @@ use crate::node::{Kind, Node};
 use crate::types::{self, Class, class};
 use crate::value::Value;
 use arrow::datatypes::{DataType, Schema, TimeUnit};
-pub(crate) use compare::compare;
+pub(crate) use compare::{compare, same_or_null};
 use std::cell::RefCell;
 use std::ops::Range;
 use tidegate_api::{hidden, nearest};

@@ -6,6 +6,7 @@ mod kernels;
 mod rows;
 
 mod abs;
+mod array;
 mod bits;
 mod calendar;
 mod cast;
@@ -16,6 +17,7 @@ mod concat;
 mod contains;
 mod date_trunc;
 mod div;
+mod ellipsoid;
 mod encoding;
 mod ends_with;
 mod epoch_to_iso;
@@ -23,12 +25,14 @@ mod epochs;
 mod field_of;
 mod floor;
 mod geo;
+mod geo_relations;
 mod hash;
 mod is_null;
 mod json;
 mod json_read;
 mod json_scan;
 mod json_write;
+mod kinds;
 mod length;
 pub(crate) mod list_kernels;
 mod list_lambda;
@@ -42,10 +46,12 @@ mod math;
 mod now;
 mod object_members;
 mod pattern;
+mod places;
 mod regex_extract;
 mod regex_match;
 mod replace;
 mod round;
+mod shapes;
 mod split_part;
 mod starts_with;
 mod substring;
@@ -93,6 +99,10 @@ static GROUPS: &[&[Function]] = &[
     &[trim::FUNCTION, upper::FUNCTION],
     field_of::FUNCTIONS,
     geo::FUNCTIONS,
+    geo_relations::FUNCTIONS,
+    ellipsoid::FUNCTIONS,
+    kinds::FUNCTIONS,
+    array::FUNCTIONS,
     web::FUNCTIONS,
     encoding::FUNCTIONS,
     hash::FUNCTIONS,

@@ -8,6 +8,7 @@ mod host;
 mod lists;
 mod manual;
 mod mistakes;
+mod names;
 mod plan;
 mod syntax;
 

@@ -146,7 +146,7 @@ fn same_value(text: &str, left: Node, right: Node, span: Range<usize>) -> Result
 }
 
 /// As `==`, but null equals null and the answer is never null.
-fn same_or_null(text: &str, left: Node, right: Node, span: Range<usize>) -> Result<Node, Diagnostic> {
+pub(crate) fn same_or_null(text: &str, left: Node, right: Node, span: Range<usize>) -> Result<Node, Diagnostic> {
     left.once(Node::free_slot([&right]), |left| {
         right.once(Node::free_slot([&left]), |right| {
             let nulls = both(Kind::And, is_null(left.clone(), &span), is_null(right.clone(), &span), &span);

@@ -3,12 +3,15 @@
 use super::args::Args;
 use super::kernels;
 use super::rows::{In, Reading, drive, drive_by};
+use crate::compile::flat::lists;
 use crate::node::{KernelFn, Node};
+use crate::types::list_of;
 use crate::value::Value;
 use arrow::array::{
-    Array, BinaryBuilder, BooleanBuilder, Decimal128Array, Float64Builder, Int64Array, PrimitiveArray, StringViewBuilder, UInt64Array,
-    make_array,
+    Array, BinaryBuilder, BooleanBuilder, Decimal128Array, Float64Array, Float64Builder, Int64Array, PrimitiveArray, StringViewBuilder,
+    UInt64Array, make_array,
 };
+use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Date32Type, Float64Type, Int64Type};
 use datafusion_common::Result as DataFusionResult;
 use datafusion_expr_common::columnar_value::ColumnarValue;
@@ -238,6 +241,25 @@ impl Args<'_> {
             Ok(function(In::Values(args), &mut out).answer()?.map_or(Value::Null, |()| Value::Bytes(out)))
         };
         self.call(DataType::Binary, O::FAILS, row, Some(kernel))
+    }
+
+    /// The call whose rows are lists of these three float64.
+    pub(super) fn into_triple(self, function: impl Fn(In<'_>) -> Answer<[f64; 3]> + Send + Sync + Clone + 'static) -> Node {
+        let ty = list_of(DataType::Float64);
+        let (row, result) = (function.clone(), ty.clone());
+        let kernel: KernelFn = Arc::new(move |args, rows| {
+            let (mut numbers, mut present) = (Vec::with_capacity(rows * 3), Vec::with_capacity(rows));
+            drive(args, rows, |input| {
+                let found = input.map_or(Ok(None), &row)?;
+                present.push(found.is_some());
+                numbers.extend(found.into_iter().flatten());
+                Ok(())
+            })?;
+            let offsets = OffsetBuffer::from_lengths(present.iter().map(|present| if *present { 3 } else { 0 }));
+            let nulls = Some(NullBuffer::from(present)).filter(|nulls| nulls.null_count() > 0);
+            Ok(ColumnarValue::Array(lists(offsets, Arc::new(Float64Array::from(numbers)), nulls, &result)?))
+        });
+        self.node(ty, function, |numbers: [f64; 3]| Value::List(numbers.map(Value::Float).to_vec()), Some(kernel))
     }
 
     /// The call whose rows are these values of `ty`, evaluated row by row.

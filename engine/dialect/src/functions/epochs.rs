@@ -3,7 +3,8 @@
 use super::Function;
 use super::args::Shape;
 use super::calendar::OUT_OF_RANGE;
-use crate::time::{Zone, checked_days_of, per_second};
+use crate::time::{Zone, checked_days_of, parse_timestamp, per_second};
+use crate::types::Class;
 use arrow::datatypes::{DataType, TimeUnit};
 
 macro_rules! epoch {
@@ -92,6 +93,27 @@ pub(super) const FUNCTIONS: &[Function] = &[
         "nanoseconds",
         [("epochNanos(ts'1970-01-01T00:00:01Z')", "1000000000"), ("epochNanos(ts'9999-12-31')", "error")]
     ),
+    Function {
+        name: "epochMs",
+        signature: "epochMs(text or time) -> int64",
+        doc: "Milliseconds since 1970-01-01T00:00Z, rounded towards the past, of an ISO 8601 text with a zone (`Z` or an offset) or, as `epochMillis`, of a time. Text without a zone could mean any moment of a day: like all that is no timestamp, it makes a bad row.",
+        examples: &[
+            ("epochMs('1970-01-01T00:00:01.500Z')", "1500"),
+            ("epochMs('2026-01-31T12:00:00+02:00')", "1769853600000"),
+            ("epochMs(ts'1970-01-01T00:00:01Z')", "1000"),
+            ("epochMs('1969-12-31T23:59:59.999999999Z')", "-1"),
+            ("epochMs('2026-01-31T12:00:00')", "error"),
+            ("epochMs('2026-01-31')", "error"),
+        ],
+        arity: (1, 1),
+        bind: |mut args| {
+            if args.class(0) == Class::Text {
+                return Ok(args.into_int(|row| zoned_millis(row.text(0))));
+            }
+            let from = args.time(0)?.unit;
+            Ok(args.into_int(move |row| rescaled(row.int(0), from, TimeUnit::Millisecond)))
+        },
+    },
     from_epoch!("fromEpochSeconds", TimeUnit::Second, "timestamp_s", "seconds", [("fromEpochSeconds(60)", "ts'1970-01-01T00:01:00Z'")]),
     from_epoch!(
         "fromEpochMillis",
@@ -115,6 +137,17 @@ pub(super) const FUNCTIONS: &[Function] = &[
         [("fromEpochNanos(1)", "ts'1970-01-01T00:00:00.000000001Z'")]
     ),
 ];
+
+/// The moment that a timestamp with a zone names, in milliseconds.
+fn zoned_millis(text: &str) -> Result<i64, String> {
+    let (value, unit) = parse_timestamp(text).ok_or_else(|| format!("`{text}` is not an ISO 8601 timestamp"))?;
+    // A date has two `-` of its own, and stands before the first `T` or blank.
+    let clock = text.trim().split_once(['T', 't', ' ']).map_or("", |(_, clock)| clock);
+    if !clock.contains(['Z', 'z', '+', '-']) {
+        return Err(format!("`{text}` has no zone, write `Z` or an offset such as `+02:00` behind it"));
+    }
+    rescaled(value, unit, TimeUnit::Millisecond)
+}
 
 /// Ticks of one unit in another, rounded towards the past.
 pub(super) fn rescaled(value: i64, from: TimeUnit, to: TimeUnit) -> Result<i64, String> {

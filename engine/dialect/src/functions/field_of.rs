@@ -46,6 +46,16 @@ pub(super) const FUNCTIONS: &[Function] = &[
         [("millisecond(ts'2026-01-31T17:45:09.512Z')", "512"), ("millisecond(-1)", "999")]
     ),
     field!("hour", Field::Hour, "The same as `hourOf`: the hour, from 0 to 23,", [("hour(ts'2026-01-31T17:45Z')", "17")]),
+    field!("yearOf", Field::Year, "The same as `year`: the year", [("yearOf(ts'2026-01-31')", "2026")]),
+    field!("monthOf", Field::Month, "The same as `month`: the month, from 1 to 12,", [("monthOf(ts'2026-12-31')", "12")]),
+    field!("dayOf", Field::Day, "The same as `day`: the day of the month, from 1,", [("dayOf(ts'2024-02-29T23:59Z')", "29")]),
+    field!("minuteOf", Field::Minute, "The same as `minute`: the minute, from 0 to 59,", [("minuteOf(ts'2026-01-31T17:45Z')", "45")]),
+    field!(
+        "dayOfWeekOf",
+        Field::DayOfWeek,
+        "The same as `dayOfWeek`: the day of the week, from 1 for Monday to 7 for Sunday,",
+        [("dayOfWeekOf(ts'2026-02-01')", "7"), ("dayOfWeekOf(-1)", "3")]
+    ),
     field!("dayOfMonth", Field::Day, "The same as `day`: the day of the month, from 1,", [("dayOfMonth(ts'2026-01-31')", "31")]),
 ];
 

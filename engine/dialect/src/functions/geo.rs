@@ -2,7 +2,9 @@
 
 use super::Function;
 use super::args::{Args, Shape};
+use super::places;
 use super::rows::In;
+use super::shapes::{Corner, Place, Polygon, Ring, locate};
 use crate::Diagnostic;
 use crate::node::Node;
 use crate::value::Value;
@@ -44,9 +46,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             args.take(&[Float])?;
             Ok(args.into_float(|row| {
                 let ((a, b), (c, d)) = (place(row, 0)?, place(row, 2)?);
-                let (a, c, turn) = (a.to_radians(), c.to_radians(), (d - b).to_radians());
-                let bearing = (turn.sin() * c.cos()).atan2(a.cos() * c.sin() - a.sin() * c.cos() * turn.cos());
-                Ok::<_, String>((bearing.to_degrees() + 360.0) % 360.0)
+                Ok::<_, String>(bearing((b, a), (d, c)))
             }))
         },
     },
@@ -71,11 +71,12 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function {
         name: "pointInPolygon",
         signature: "pointInPolygon(latitude, longitude, polygon) -> bool",
-        doc: "Whether a place lies within a polygon in WKT, `POLYGON ((longitude latitude, …), (a hole), …)` or `MULTIPOLYGON`, with straight sides on the map; a side counts as inside. No side may cross the 180th meridian. What is not such a polygon makes a bad row, or a mistake if it is a constant, as it should be for speed; places out of range make a bad row.",
+        doc: "Whether a place lies within a polygon in WKT, `POLYGON ((longitude latitude, …), (a hole), …)` or `MULTIPOLYGON`, or in GeoJSON, with straight sides on the map; a side counts as inside. No side may cross the 180th meridian. What is not such a polygon makes a bad row, or a mistake if it is a constant, as it should be for speed; places out of range make a bad row.",
         examples: &[
             ("pointInPolygon(1, 1, 'POLYGON ((0 0, 4 0, 4 4, 0 4, 0 0))')", "true"),
             ("pointInPolygon(5, 1, 'POLYGON ((0 0, 4 0, 4 4, 0 4, 0 0))')", "false"),
             ("pointInPolygon(2, 2, 'POLYGON ((0 0, 4 0, 4 4, 0 4, 0 0), (1 1, 3 1, 3 3, 1 3, 1 1))')", "false"),
+            (r#"pointInPolygon(1, 1, '{"type": "Polygon", "coordinates": [[[0, 0], [4, 0], [4, 4], [0, 0]]]}')"#, "true"),
             ("pointInPolygon(11, 11, 'MULTIPOLYGON (((0 0, 4 0, 4 4, 0 0)), ((10 10, 12 10, 12 12, 10 12, 10 10)))')", "true"),
         ],
         arity: (3, 3),
@@ -137,10 +138,22 @@ fn distance(mut args: Args<'_>) -> Result<Node, Diagnostic> {
     args.take(&[Float])?;
     Ok(args.into_float(|row| {
         let ((a, b), (c, d)) = (place(row, 0)?, place(row, 2)?);
-        let half = |from: f64, to: f64| ((to - from).to_radians() / 2.0).sin().powi(2);
-        let chord = half(a, c) + a.to_radians().cos() * c.to_radians().cos() * half(b, d);
-        Ok::<_, String>(2.0 * RADIUS * chord.sqrt().min(1.0).asin())
+        Ok::<_, String>(great_circle((b, a), (d, c)))
     }))
+}
+
+/// The metres between two places, on a sphere.
+pub(super) fn great_circle(from: Corner, to: Corner) -> f64 {
+    let half = |from: f64, to: f64| ((to - from).to_radians() / 2.0).sin().powi(2);
+    let chord = half(from.1, to.1) + from.1.to_radians().cos() * to.1.to_radians().cos() * half(from.0, to.0);
+    2.0 * RADIUS * chord.sqrt().min(1.0).asin()
+}
+
+/// The direction in which a great circle leaves a place for another, in degrees from 0 up to 360.
+pub(super) fn bearing(from: Corner, to: Corner) -> f64 {
+    let (a, c, turn) = (from.1.to_radians(), to.1.to_radians(), (to.0 - from.0).to_radians());
+    let bearing = (turn.sin() * c.cos()).atan2(a.cos() * c.sin() - a.sin() * c.cos() * turn.cos());
+    (bearing.to_degrees() + 360.0) % 360.0
 }
 
 fn geohash(latitude: f64, longitude: f64, length: usize, out: &mut String) {
@@ -165,8 +178,6 @@ fn geohash(latitude: f64, longitude: f64, length: usize, out: &mut String) {
     }
 }
 
-type Ring = Vec<(f64, f64)>;
-
 /// The rings of all its polygons: holes turn the answer over, as another polygon beside them does not.
 type Rings = Vec<Ring>;
 
@@ -182,7 +193,7 @@ impl Area {
         match args.nodes[at].as_literal() {
             Some(Value::Text(text)) => match rings(text) {
                 Some(rings) => Ok(Area::Constant(Arc::new(rings))),
-                None => Err(args.refuse(at, "this is not a polygon, write `POLYGON ((longitude latitude, …))`")),
+                None => Err(args.refuse(at, "this is not a polygon, write `POLYGON ((longitude latitude, …))` or GeoJSON")),
             },
             _ => Ok(Area::Column(at)),
         }
@@ -193,14 +204,24 @@ impl Area {
             Area::Constant(rings) => Ok(then(rings)),
             Area::Column(at) => match rings(row.text(*at)) {
                 Some(rings) => Ok(then(&rings)),
-                None => Err("not a polygon in WKT".to_string()),
+                None => Err("not a polygon in WKT or GeoJSON".to_string()),
             },
         }
     }
 }
 
-/// Reads the rings of WKT.
+/// Reads the rings of WKT, or of a polygon or multipolygon in GeoJSON.
 fn rings(text: &str) -> Option<Rings> {
+    if text.trim_start().starts_with('{') {
+        let found = places::geo_json(text).ok()?;
+        let areas = !found.polygons.is_empty() && found.points.is_empty() && found.lines.is_empty();
+        return areas.then(|| found.polygons.into_iter().flatten().collect());
+    }
+    Some(polygons(text)?.into_iter().flatten().collect())
+}
+
+/// Reads the polygons of WKT.
+pub(super) fn polygons(text: &str) -> Option<Vec<Polygon>> {
     let text = text.trim();
     let open = text.find('(')?;
     let name = text[..open].trim();
@@ -209,7 +230,7 @@ fn rings(text: &str) -> Option<Rings> {
         return None;
     }
     let depth = if multi { 3 } else { 2 };
-    let (mut level, mut rings, mut ring_start) = (0, Rings::new(), 0);
+    let (mut level, mut polygons, mut ring_start) = (0, Vec::<Polygon>::new(), 0);
     let mut closed = false;
     for (at, byte) in text.bytes().enumerate().skip(open) {
         match byte {
@@ -220,10 +241,13 @@ fn rings(text: &str) -> Option<Rings> {
                 if level > depth {
                     return None;
                 }
+                if level == depth - 1 {
+                    polygons.push(Polygon::new());
+                }
             }
             b')' => {
                 if level == depth {
-                    rings.push(ring(text.get(ring_start..at)?)?);
+                    polygons.last_mut()?.push(ring(text.get(ring_start..at)?)?);
                 }
                 level -= 1;
                 closed = level == 0;
@@ -234,7 +258,7 @@ fn rings(text: &str) -> Option<Rings> {
             _ => {}
         }
     }
-    (closed && !rings.is_empty()).then_some(rings)
+    (closed && polygons.iter().flatten().next().is_some()).then_some(polygons)
 }
 
 /// The corners of a ring, which is closed: its first corner is its last.
@@ -253,21 +277,7 @@ fn ring(text: &str) -> Option<Ring> {
 
 /// Whether a point lies within an odd number of rings, or on a side of one.
 fn inside(rings: &Rings, x: f64, y: f64) -> bool {
-    let mut inside = false;
-    for ring in rings {
-        for side in ring.windows(2) {
-            let ((x1, y1), (x2, y2)) = (side[0], side[1]);
-            let turn = (x2 - x1) * (y - y1) - (y2 - y1) * (x - x1);
-            let within = |a: f64, b: f64, value: f64| a.min(b) <= value && value <= a.max(b);
-            if turn == 0.0 && within(x1, x2, x) && within(y1, y2, y) {
-                return true;
-            }
-            if (y1 > y) != (y2 > y) && (turn > 0.0) == (y2 > y1) {
-                inside = !inside;
-            }
-        }
-    }
-    inside
+    locate(rings, (x, y)) != Place::Outside
 }
 
 #[cfg(test)]

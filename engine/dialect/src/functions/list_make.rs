@@ -2,6 +2,7 @@
 
 use super::kernels::{Integers, Texts};
 use super::list_kernels::{gather, listed, missing};
+use super::rows::room;
 use super::{Args, Function};
 use crate::Diagnostic;
 use crate::binder::convert;
@@ -69,7 +70,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function {
         name: "join",
         signature: "join(list of text, separator?) -> string",
-        doc: "The texts one after the other with the separator (by default none) between them; nulls are left out. Other values are written with `map(list, x -> toString(x))`.",
+        doc: "The texts one after the other with the separator (by default none) between them; nulls are left out. More than 16 MiB make a bad row. Other values are written with `map(list, x -> toString(x))`.",
         examples: &[
             ("join(['a', 'b', 'c'], '-')", "'a-b-c'"),
             ("join(['a', null, 'b'], ',')", "'a,b'"),
@@ -78,6 +79,19 @@ pub(super) const FUNCTIONS: &[Function] = &[
         ],
         arity: (1, 2),
         bind: join,
+    },
+    Function {
+        name: "concatWs",
+        signature: "concatWs(separator, value, ...) -> string",
+        doc: "The values with the separator between them; null values are left out, what is not text is written as `toString` does. Null for a null separator. More than 16 MiB make a bad row.",
+        examples: &[
+            ("concatWs('-', 'a', null, 'b')", "'a-b'"),
+            ("concatWs(', ', 'id', 7)", "'id, 7'"),
+            ("concatWs('-', null)", "''"),
+            ("concatWs(null, 'a', 'b')", "null"),
+        ],
+        arity: (2, 64),
+        bind: join_values,
     },
     Function {
         name: "zip",
@@ -170,7 +184,7 @@ fn split(mut args: Args<'_>) -> std::result::Result<Node, Diagnostic> {
     Ok(args.call(result, false, row, Some(Arc::new(kernel))))
 }
 
-fn join(mut args: Args<'_>) -> std::result::Result<Node, Diagnostic> {
+pub(super) fn join(mut args: Args<'_>) -> std::result::Result<Node, Diagnostic> {
     match class(&listed(&mut args, 0)?) {
         Class::Text => {}
         Class::Null => args.convert(0, &list_of(DataType::Utf8View)),
@@ -182,6 +196,8 @@ fn join(mut args: Args<'_>) -> std::result::Result<Node, Diagnostic> {
     let row = |args: &[Value]| {
         let separator = args.get(1).map_or("", Value::text);
         let texts: Vec<&str> = args[0].list().iter().filter(|text| !text.is_null()).map(Value::text).collect();
+        let between = separator.len().saturating_mul(texts.len().saturating_sub(1));
+        room(texts.iter().map(|text| text.len()).sum::<usize>().saturating_add(between))?;
         Ok(Value::Text(texts.join(separator)))
     };
     let kernel = |args: &[ColumnarValue], rows: usize| {
@@ -204,13 +220,30 @@ fn join(mut args: Args<'_>) -> std::result::Result<Node, Diagnostic> {
                     buffer.push_str(separator);
                 }
                 buffer.push_str(texts.value(at));
+                // The separator is as long as the row likes, and there is one for each element.
+                room(buffer.len()).map_err(|message| exec_datafusion_err!("{message}"))?;
             }
             builder.append_value(&buffer);
         }
         let joined: StringViewArray = builder.finish();
         Ok(ColumnarValue::Array(Arc::new(joined)))
     };
-    Ok(args.call(DataType::Utf8View, false, row, Some(Arc::new(kernel))))
+    Ok(args.call(DataType::Utf8View, true, row, Some(Arc::new(kernel))))
+}
+
+/// The texts behind the separator as one list, joined: what is null is left out.
+fn join_values(mut args: Args<'_>) -> std::result::Result<Node, Diagnostic> {
+    args.text(0)?;
+    for at in 1..args.len() {
+        if args.class(at) != Class::Text {
+            args.nodes[at] = super::to_string::written(&args, at)?;
+        }
+        args.text(at)?;
+    }
+    let texts = args.nodes.split_off(1);
+    let list = Node::new(Kind::List(texts), list_of(DataType::Utf8View), args.span.clone(), false);
+    args.nodes.insert(0, list);
+    join(args)
 }
 
 fn zip(mut args: Args<'_>) -> std::result::Result<Node, Diagnostic> {

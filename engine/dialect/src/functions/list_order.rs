@@ -154,7 +154,7 @@ fn distinct(mut args: Args<'_>) -> std::result::Result<Node, Diagnostic> {
     Ok(args.call(result, false, row, Some(Arc::new(kernel))))
 }
 
-fn extreme(mut args: Args<'_>, wanted: Ordering) -> std::result::Result<Node, Diagnostic> {
+pub(super) fn extreme(mut args: Args<'_>, wanted: Ordering) -> std::result::Result<Node, Diagnostic> {
     let item = ordered(&mut args)?;
     let row = move |args: &[Value]| {
         let mut best: Option<&Value> = None;

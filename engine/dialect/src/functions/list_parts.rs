@@ -128,7 +128,7 @@ fn slice(mut args: Args<'_>) -> std::result::Result<Node, Diagnostic> {
     Ok(args.call(result, false, row, Some(Arc::new(kernel))))
 }
 
-fn reverse(mut args: Args<'_>) -> std::result::Result<Node, Diagnostic> {
+pub(super) fn reverse(mut args: Args<'_>) -> std::result::Result<Node, Diagnostic> {
     if matches!(args.class(0), Class::Text | Class::Null) {
         args.text(0)?;
         let row = |args: &[Value]| Ok(Value::Text(args[0].text().chars().rev().collect()));

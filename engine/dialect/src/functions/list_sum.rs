@@ -70,7 +70,7 @@ fn add<'a>(values: impl Iterator<Item = &'a Value>, ty: &DataType) -> std::resul
     Ok((sum, count))
 }
 
-fn sum(mut args: Args<'_>) -> std::result::Result<Node, Diagnostic> {
+pub(super) fn sum(mut args: Args<'_>) -> std::result::Result<Node, Diagnostic> {
     let ty = numeric(&mut args)?;
     let result = match class(&ty) {
         Class::Decimal(_, scale) => DataType::Decimal128(DECIMAL_DIGITS, scale),
@@ -80,7 +80,7 @@ fn sum(mut args: Args<'_>) -> std::result::Result<Node, Diagnostic> {
     let row = move |args: &[Value]| match add(args[0].list().iter(), &of)?.0 {
         Value::Decimal(sum) => fits(sum, DECIMAL_DIGITS).map(Value::Decimal).ok_or_else(|| numbers::OVERFLOW.to_string()),
         Value::Int(sum) if integer_range(&to).is_none_or(|(least, most)| sum < least || sum > most) => {
-            Err("integer overflow in `listSum`".to_string())
+            Err("integer overflow: the sum does not fit in its type".to_string())
         }
         sum => Ok(sum),
     };

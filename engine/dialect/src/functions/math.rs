@@ -99,6 +99,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     float!("tanh", f64::tanh, "The hyperbolic tangent.", [("tanh(0)", "0.0")]),
     float!("degrees", f64::to_degrees, "Radians as degrees.", [("degrees(pi())", "180.0")]),
     float!("radians", f64::to_radians, "Degrees as radians.", [("radians(180) == pi()", "true")]),
+    float!("radToDeg", f64::to_degrees, "The same as `degrees`.", [("radToDeg(pi())", "180.0")]),
+    float!("degToRad", f64::to_radians, "The same as `radians`.", [("degToRad(180) == pi()", "true")]),
     floats!(
         "pow",
         "(base, exponent)",

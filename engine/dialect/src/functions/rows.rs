@@ -7,7 +7,7 @@
 use crate::value::{Value, build};
 use arrow::array::{Array, ArrayRef, AsArray, StringViewArray, new_null_array};
 use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
-use arrow::datatypes::{ArrowNativeType, DataType};
+use arrow::datatypes::{ArrowNativeType, DataType, Float64Type};
 use datafusion_common::{Result as DataFusionResult, exec_datafusion_err};
 use datafusion_expr_common::columnar_value::ColumnarValue;
 use std::sync::Arc;
@@ -173,6 +173,25 @@ impl<'a> In<'a> {
     #[inline]
     pub(super) fn int_or(self, at: usize, otherwise: i64) -> i64 {
         if at < self.len() { self.int(at) } else { otherwise }
+    }
+
+    /// An element of a list of float64: null, or none at all if the list is shorter.
+    pub(super) fn element(self, at: usize, index: usize) -> Option<Option<f64>> {
+        let of_value = |value: &Value| value.list().get(index).map(|value| (!value.is_null()).then(|| value.float()));
+        match self {
+            In::Values(values) => of_value(&values[at]),
+            In::Row(columns, row) => match &columns[at] {
+                Column::One(value) => of_value(value),
+                Column::Whole(array) => {
+                    let lists = array.as_list_opt::<i32>()?;
+                    let (start, end) = (lists.value_offsets()[row] as usize, lists.value_offsets()[row + 1] as usize);
+                    let elements = lists.values().as_primitive_opt::<Float64Type>()?;
+                    let place = start.checked_add(index).filter(|place| *place < end)?;
+                    Some(elements.is_valid(place).then(|| elements.value(place)))
+                }
+                _ => None,
+            },
+        }
     }
 
     /// An argument of any type, as an array and the row in it; `ty` is its type.

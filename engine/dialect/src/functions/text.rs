@@ -1,8 +1,8 @@
 //! Parts of texts, search in them, and their measures. Positions and lengths count characters (code points), the first is 1.
 
-use super::Function;
 use super::args::Shape;
 use super::rows::In;
+use super::{Function, substring};
 
 macro_rules! text {
     ($name:literal, $arguments:literal -> $result:literal, $arity:expr, $shapes:expr, $make:ident, $map:expr, $doc:literal, $examples:expr) => {
@@ -36,6 +36,14 @@ pub(super) const FUNCTIONS: &[Function] = &[
         |row: In<'_>| char_at(row.text(0), row.int(1)),
         "The character at a position, from the end for a negative one; null outside the text.",
         [("charAt('Größe', 3)", "'ö'"), ("charAt('abc', -1)", "'c'"), ("charAt('abc', 4)", "null")]),
+    Function {
+        name: "substr",
+        signature: "substr(text, start, length?) -> string",
+        doc: "The same as `substring`: the first position is 1.",
+        examples: &[("substr('stream', 2, 3)", "'tre'"), ("substr('Größe', 3)", "'öße'"), ("substr('abc', 2, null)", "null")],
+        arity: (2, 3),
+        bind: substring::FUNCTION.bind,
+    },
     text!("substringBefore", "(text, part)" -> "string", (2, 2), &[Text], into_part,
         |row: In<'_>| Some(row.text(0).split_once(row.text(1)).map_or(row.text(0), |(before, _)| before)),
         "What stands before the first `part`; the whole text without one.",
@@ -68,6 +76,10 @@ pub(super) const FUNCTIONS: &[Function] = &[
         |row: In<'_>| row.text(0).find(row.text(1)).map_or(0, |at| position(row.text(0), at)),
         "The position of the first `part`; 0 without one.",
         [("position('Größe', 'ß')", "4"), ("position('abc', 'x')", "0"), ("position('abc', '')", "1")]),
+    text!("indexOf", "(text, part)" -> "int64", (2, 2), &[Text], into_int,
+        |row: In<'_>| row.text(0).find(row.text(1)).map_or(-1, |at| position(row.text(0), at) - 1),
+        "How many characters stand before the first `part`; -1 without one. `position` counts from 1.",
+        [("indexOf('Größe', 'ß')", "3"), ("indexOf('abc', 'x')", "-1"), ("indexOf('abc', '')", "0"), ("indexOf(null, 'a')", "null")]),
     text!("lastPosition", "(text, part)" -> "int64", (2, 2), &[Text], into_int,
         |row: In<'_>| row.text(0).rfind(row.text(1)).map_or(0, |at| position(row.text(0), at)),
         "The position of the last `part`; 0 without one.",
