@@ -3,7 +3,7 @@
 //! Both see data, time and snapshots. They never see a barrier; alignment, forwarding and acknowledging belong to the task.
 
 use crate::{
-    BadRow, Clock, Counter, Epoch, EventTime, PieceId, RestoredPiece, Result, RunIdentity, Signature, StatePiece, SystemClock, VnodeRange,
+    BadRow, Clock, Counter, Epoch, EventTime, PieceId, RestoredPiece, Result, RunIdentity, Signature, StatePiece, SystemClock, VnodeRange, Watermark,
 };
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -209,6 +209,19 @@ pub trait Operator: Send {
     fn on_time(&mut self, out: &mut Output) -> Result<Flow> {
         let _ = out;
         Ok(Flow::Done)
+    }
+
+    /// What one input of several has promised by itself; comes before [`Operator::on_watermark`] is told of the merged one.
+    /// [`Watermark::At`] the end of time: the input has ended.
+    fn on_input_watermark(&mut self, input: usize, watermark: Watermark) {
+        let _ = (input, watermark);
+    }
+
+    /// Whether it wants no rows of this input for now; the input's edges then fill, and what feeds them waits. Asked before every
+    /// event. Not heeded while a barrier has arrived on one input and not on another: the barrier may stand behind the rows.
+    fn holds(&self, input: usize) -> bool {
+        let _ = input;
+        false
     }
 
     /// The watermark to forward when the input's is `watermark`: held back to the earliest event time it may still emit.

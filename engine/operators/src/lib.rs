@@ -30,6 +30,8 @@ mod table;
 #[cfg(test)]
 mod testing;
 mod top;
+mod union;
+mod unnest;
 mod window;
 
 pub use step::{BindCtx, Bound, BoundNode, KeyInfo, ParseStep, Required, STEPS, StepDef, StepInfo, StreamType, parse_step};

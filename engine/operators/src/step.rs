@@ -188,6 +188,8 @@ pub const STEPS: &[StepInfo] = &[
     crate::filter::INFO,
     crate::apply_expression::INFO,
     crate::cast::INFO,
+    crate::union::INFO,
+    crate::unnest::INFO,
     crate::window::INFO,
     crate::dedup::INFO,
     crate::top::INFO,

@@ -42,6 +42,11 @@ impl Alignment {
         !self.complete && self.inputs[input] == Input::Open
     }
 
+    /// Whether a barrier has arrived on some input and not on all.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
     /// Whether every input has ended.
     pub(crate) fn all_closed(&self) -> bool {
         self.inputs.iter().all(|state| *state == Input::Closed)

@@ -20,7 +20,17 @@ pub(crate) struct Inputs {
     edges: Vec<InEdge>,
     align: Alignment,
     merge: WatermarkMerge,
+    /// What each input of several promises by itself.
+    apart: Vec<Apart>,
+    told: Option<(usize, Watermark)>,
     next: usize,
+}
+
+/// The edges of one input.
+#[derive(Debug)]
+struct Apart {
+    edges: Vec<usize>,
+    merge: WatermarkMerge,
 }
 
 /// What reading brought.
@@ -41,14 +51,26 @@ pub(crate) enum Incoming {
 impl Inputs {
     pub(crate) fn new(edges: Vec<InEdge>) -> Self {
         let count = edges.len();
-        Inputs { edges, align: Alignment::new(count), merge: WatermarkMerge::new(count), next: 0 }
+        let inputs = edges.iter().map(|edge| edge.input + 1).max().unwrap_or(0);
+        let apart = |input: usize| {
+            let edges: Vec<usize> = (0..count).filter(|at| edges[*at].input == input).collect();
+            Apart { merge: WatermarkMerge::new(edges.len()), edges }
+        };
+        let apart = if inputs > 1 { (0..inputs).map(apart).collect() } else { Vec::new() };
+        Inputs { edges, align: Alignment::new(count), merge: WatermarkMerge::new(count), apart, told: None, next: 0 }
     }
 
     /// Takes the next event of an edge that may be read; `None` if there is none.
     pub(crate) fn read(&mut self) -> Result<Option<Incoming>> {
+        self.read_unless(|_| false)
+    }
+
+    /// The same, leaving alone the inputs that are held, unless a barrier is under way.
+    pub(crate) fn read_unless(&mut self, held: impl Fn(usize) -> bool) -> Result<Option<Incoming>> {
+        let heeded = !self.align.is_pending();
         for offset in 0..self.edges.len() {
             let at = (self.next + offset) % self.edges.len();
-            if !self.align.may_read(at) {
+            if !self.align.may_read(at) || (heeded && held(self.edges[at].input)) {
                 continue;
             }
             let edge = &self.edges[at];
@@ -59,13 +81,26 @@ impl Inputs {
                     edge.received.add(batch.num_rows() as u64);
                     Incoming::Batch(edge.input, batch)
                 }
-                Event::Watermark(watermark) => self.merge.update(at, watermark).map_or(Incoming::Nothing, Incoming::Watermark),
+                Event::Watermark(watermark) => {
+                    let input = edge.input;
+                    if let Some(apart) = self.apart.get_mut(input)
+                        && let Some(place) = apart.edges.iter().position(|edge| *edge == at)
+                    {
+                        self.told = apart.merge.update(place, watermark).map(|watermark| (input, watermark));
+                    }
+                    self.merge.update(at, watermark).map_or(Incoming::Nothing, Incoming::Watermark)
+                }
                 Event::Barrier(barrier) => self.align.on_barrier(at, barrier)?.into(),
                 Event::EndOfStream => self.align.on_end(at)?.into(),
             };
             return Ok(Some(incoming));
         }
         Ok(None)
+    }
+
+    /// What one input of several has promised by itself with the event that was read last.
+    pub(crate) fn told(&mut self) -> Option<(usize, Watermark)> {
+        self.told.take()
     }
 
     /// The barrier has been dealt with. Answers whether every input has ended.

@@ -84,9 +84,13 @@ impl OperatorTask {
 
     fn read(&mut self) -> Result<Turn> {
         for event in 0..EVENTS {
-            let Some(incoming) = self.parts.inputs.read()? else {
+            let Some(operator) = &mut self.operator else { return Err(Error::internal("the operator is not open")) };
+            let Some(incoming) = self.parts.inputs.read_unless(|input| operator.holds(input))? else {
                 return if event == 0 { self.rest() } else { Ok(Turn::Progress) };
             };
+            if let Some((input, watermark)) = self.parts.inputs.told() {
+                operator.on_input_watermark(input, watermark);
+            }
             match incoming {
                 Incoming::Nothing => {}
                 Incoming::Batch(input, batch) => self.on_batch(input, batch)?,

@@ -419,6 +419,33 @@ fn a_held_input_is_not_read_until_the_others_bring_the_barrier() {
 }
 
 #[test]
+fn an_input_that_the_operator_holds_is_read_only_to_let_a_barrier_through() {
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..3).map(|_| unsignalled(wide())).unzip();
+    let edges = receivers.into_iter().zip([0, 1, 1]).map(|(receiver, input)| InEdge { receiver, input, received: Counter::new() });
+    let mut inputs = Inputs::new(edges.collect());
+    let send = |edge: usize, event: Event| senders[edge].send(event, 0, 0);
+    let mut read = || inputs.read_unless(|input| input == 0).map(|incoming| (incoming.is_some(), inputs.told())).unwrap();
+
+    send(0, Event::Batch(rows(0, 1)));
+    send(0, Event::Barrier(barrier(1, BarrierKind::Checkpoint)));
+    assert_eq!(read(), (false, None));
+    send(1, Event::Watermark(Watermark::At(EventTime(7))));
+    send(2, Event::Watermark(Watermark::At(EventTime(5))));
+    assert_eq!(read(), (true, None), "the other edge of the input has promised nothing");
+    assert_eq!(read(), (true, Some((1, Watermark::At(EventTime(5))))));
+    send(1, Event::Barrier(barrier(1, BarrierKind::Checkpoint)));
+    assert_eq!(read(), (true, None));
+    assert_eq!((read(), read()), ((true, None), (true, None)), "row and barrier of the held input");
+    assert_eq!(read(), (false, None));
+    send(2, Event::Barrier(barrier(1, BarrierKind::Checkpoint)));
+    assert_eq!(read(), (true, None));
+    inputs.release();
+    send(0, Event::Batch(rows(0, 1)));
+    assert!(inputs.read_unless(|input| input == 0).unwrap().is_none(), "held again");
+    assert!(inputs.read().unwrap().is_some());
+}
+
+#[test]
 fn a_drain_flushes_before_the_barrier_and_a_suspend_does_not() {
     for (kind, expected) in [
         (BarrierKind::Drain, vec!["[2, 3, 4, 5]", "[1, 2, 3, 4]", "[0, 1, 2, 3]", "barrier 1", "end"]),

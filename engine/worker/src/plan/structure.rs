@@ -156,6 +156,13 @@ fn read_stage<'a>(index: usize, def: &'a StageDef, input: &PlanInput<'a>, proble
                 } else if ports > 1 && ports != def.inputs.len() {
                     problems.stage(index, &["inputs"], format!("`{}` needs {ports} inputs, the stage has {}", step.op(), def.inputs.len()));
                 }
+                if step.op() == "union" {
+                    if at > 0 {
+                        problems.step(index, at, "op", "`union` must be the first step of its stage: the inputs meet where the stage begins");
+                    } else if def.inputs.len() < 2 {
+                        problems.stage(index, &["inputs"], "`union` needs two inputs or more");
+                    }
+                }
                 if readable {
                     steps.push(step);
                 }
