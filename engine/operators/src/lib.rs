@@ -22,6 +22,7 @@ mod fired;
 mod join;
 mod keys;
 mod lean;
+mod lookup;
 mod projection;
 mod rename;
 mod select;

@@ -188,6 +188,7 @@ pub const STEPS: &[StepInfo] = &[
     crate::filter::INFO,
     crate::apply_expression::INFO,
     crate::cast::INFO,
+    crate::lookup::INFO,
     crate::union::INFO,
     crate::unnest::INFO,
     crate::window::INFO,

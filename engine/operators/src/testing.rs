@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tidegate_api::{
     BadRow, Epoch, EventTime, Flow, Generation, Operator, OperatorCtx, OperatorFactory, Output, PieceId, RestoredPiece, RunId, RunIdentity,
-    StatePiece, VnodeRange, hash,
+    StatePiece, VnodeRange, Watermark, hash,
 };
 
 /// What happens to a job.
@@ -175,6 +175,16 @@ impl Job {
                 break;
             }
         }
+    }
+
+    /// Tells every task what one input promises by itself.
+    pub(crate) fn input_watermark(&mut self, input: usize, watermark: Watermark) {
+        self.tasks.iter_mut().for_each(|task| task.operator.on_input_watermark(input, watermark));
+    }
+
+    /// Whether the first task holds an input.
+    pub(crate) fn holds(&self, input: usize) -> bool {
+        self.tasks[0].operator.holds(input)
     }
 
     /// What the first task forwards.

@@ -3,26 +3,26 @@
 use crate::window::LONGEST_MS;
 
 /// Event times beyond this many milliseconds from 1970 have no microseconds in 64 bits, or partners that reach that far.
-pub(super) const FARTHEST_MS: i64 = i64::MAX / 1000 - 4 * LONGEST_MS;
+pub(crate) const FARTHEST_MS: i64 = i64::MAX / 1000 - 4 * LONGEST_MS;
 
 /// One of the two inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Which {
+pub(crate) enum Which {
     Left,
     Right,
 }
 
 impl Which {
     /// Both, in the order of the inputs.
-    pub(super) const BOTH: [Which; 2] = [Which::Left, Which::Right];
+    pub(crate) const BOTH: [Which; 2] = [Which::Left, Which::Right];
 
     /// The input of this number.
-    pub(super) fn of(input: usize) -> Self {
+    pub(crate) fn of(input: usize) -> Self {
         if input == 0 { Which::Left } else { Which::Right }
     }
 
     /// Its number.
-    pub(super) fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         match self {
             Which::Left => 0,
             Which::Right => 1,
@@ -30,7 +30,7 @@ impl Which {
     }
 
     /// The other one.
-    pub(super) fn other(self) -> Self {
+    pub(crate) fn other(self) -> Self {
         match self {
             Which::Left => Which::Right,
             Which::Right => Which::Left,
@@ -38,7 +38,7 @@ impl Which {
     }
 
     /// Its name.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Which::Left => "left",
             Which::Right => "right",
@@ -48,7 +48,7 @@ impl Which {
 
 /// What comes out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Pairs.
     Inner,
     /// Pairs, and left rows without one.
@@ -65,7 +65,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// All of them, as a pipeline file names them.
-    pub(super) const ALL: [(&'static str, Kind); 6] = [
+    pub(crate) const ALL: [(&'static str, Kind); 6] = [
         ("inner", Kind::Inner),
         ("left", Kind::Left),
         ("right", Kind::Right),
@@ -75,7 +75,7 @@ impl Kind {
     ];
 
     /// Its name.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Inner => "inner",
             Kind::Left => "left",
@@ -87,12 +87,12 @@ impl Kind {
     }
 
     /// Whether output rows are pairs, not left rows alone.
-    pub(super) fn pairs(self) -> bool {
+    pub(crate) fn pairs(self) -> bool {
         !matches!(self, Kind::Semi | Kind::Anti)
     }
 
     /// Whether rows of an input come out although they have no partner.
-    pub(super) fn keeps_unmatched(self, which: Which) -> bool {
+    pub(crate) fn keeps_unmatched(self, which: Which) -> bool {
         match which {
             Which::Left => matches!(self, Kind::Left | Kind::Full | Kind::Anti),
             Which::Right => matches!(self, Kind::Right | Kind::Full),
@@ -100,32 +100,32 @@ impl Kind {
     }
 
     /// Whether it must be remembered which rows of an input have had a partner.
-    pub(super) fn marks(self, which: Which) -> bool {
+    pub(crate) fn marks(self, which: Which) -> bool {
         self.keeps_unmatched(which) || (self == Kind::Semi && which == Which::Left)
     }
 
     /// Whether a row of an input is done with once it has had a partner.
-    pub(super) fn ends_with_a_partner(self, which: Which) -> bool {
+    pub(crate) fn ends_with_a_partner(self, which: Which) -> bool {
         !self.pairs() && which == Which::Left
     }
 }
 
 /// How far apart partners may be: right time minus left time, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Bounds {
-    pub(super) lower: i64,
-    pub(super) upper: i64,
+pub(crate) struct Bounds {
+    pub(crate) lower: i64,
+    pub(crate) upper: i64,
 }
 
 impl Bounds {
     /// Whether two rows may be partners.
     #[inline(always)]
-    pub(super) fn allow(self, right_minus_left: i64) -> bool {
+    pub(crate) fn allow(self, right_minus_left: i64) -> bool {
         self.lower <= right_minus_left && right_minus_left <= self.upper
     }
 
     /// How long after its own time a row may find a partner; negative if only before it.
-    pub(super) fn reach(self, which: Which) -> i64 {
+    pub(crate) fn reach(self, which: Which) -> i64 {
         match which {
             Which::Left => self.upper,
             Which::Right => -self.lower,
@@ -133,7 +133,7 @@ impl Bounds {
     }
 
     /// How far behind the watermark a time column of rows still to come out may be.
-    pub(super) fn hold(self, kind: Kind) -> i64 {
+    pub(crate) fn hold(self, kind: Kind) -> i64 {
         // A row waits while its time plus its reach is not behind the watermark; one that comes in is not behind it.
         let left = self.reach(Which::Left).max(0);
         if kind.pairs() { left.max(self.reach(Which::Right)) } else { left }

@@ -59,28 +59,28 @@ pub(crate) const INFO: StepInfo = StepInfo {
 
 /// A join as it is written.
 #[derive(Debug)]
-pub(super) struct JoinDef {
-    pub(super) keys: Pair<Vec<String>>,
-    pub(super) times: Pair<String>,
-    pub(super) bounds: Bounds,
-    pub(super) kind: Kind,
-    pub(super) naming: Naming,
-    pub(super) condition: Option<String>,
-    pub(super) late_output: Option<String>,
+pub(crate) struct JoinDef {
+    pub(crate) keys: Pair<Vec<String>>,
+    pub(crate) times: Pair<String>,
+    pub(crate) bounds: Bounds,
+    pub(crate) kind: Kind,
+    pub(crate) naming: Naming,
+    pub(crate) condition: Option<String>,
+    pub(crate) late_output: Option<String>,
 }
 
 /// What is said of both inputs, at once or apart.
 #[derive(Debug)]
-pub(super) struct Pair<T> {
-    pub(super) left: T,
-    pub(super) right: T,
+pub(crate) struct Pair<T> {
+    pub(crate) left: T,
+    pub(crate) right: T,
     /// The step's keys that say it.
-    pub(super) named: [&'static str; 2],
+    pub(crate) named: [&'static str; 2],
 }
 
 impl<T> Pair<T> {
     /// That of an input.
-    pub(super) fn of(&self, input: usize) -> &T {
+    pub(crate) fn of(&self, input: usize) -> &T {
         if input == 0 { &self.left } else { &self.right }
     }
 }
@@ -119,7 +119,7 @@ fn parse(map: &Map<String, Value>) -> Result<Box<dyn StepDef>, Vec<Problem>> {
 }
 
 /// What `both` says of the two inputs, or `left` and `right` of each.
-fn pair<T: Clone>(
+pub(crate) fn pair<T: Clone>(
     options: &mut Options<'_>,
     [both, left, right]: [&'static str; 3],
     mut read: impl FnMut(&mut Options<'_>, &'static str) -> Option<T>,
@@ -219,7 +219,7 @@ fn whole(micros: u128) -> Option<i64> {
     micros.is_multiple_of(1000).then(|| i64::try_from(micros / 1000).unwrap_or(i64::MAX))
 }
 
-fn renames(options: &mut Options<'_>) -> BTreeMap<String, String> {
+pub(crate) fn renames(options: &mut Options<'_>) -> BTreeMap<String, String> {
     let mut renames = BTreeMap::new();
     for (old, new) in options.table("rightRename").into_iter().flatten() {
         match new.as_str().filter(|new| !new.is_empty()) {
@@ -236,7 +236,7 @@ fn renames(options: &mut Options<'_>) -> BTreeMap<String, String> {
 }
 
 /// A length of time with its sign.
-pub(super) fn length(millis: i64) -> String {
+pub(crate) fn length(millis: i64) -> String {
     match millis {
         0 => "0ms".to_string(),
         later if later > 0 => show(later),

@@ -11,7 +11,7 @@ use tidegate_api::{Error, Result};
 
 /// The common type of a pair of key columns.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// Integers, and what equals one: bool among itself, dates, floats beside integers.
     Integer,
     /// Unsigned 64-bit integers on both sides, as the signed ones of the same bits.
@@ -76,7 +76,7 @@ fn power(unit: TimeUnit) -> u32 {
 
 impl Form {
     /// The common type of two columns; `None` if no value of one ever equals a value of the other.
-    pub(super) fn common(left: &DataType, right: &DataType) -> Option<Form> {
+    pub(crate) fn common(left: &DataType, right: &DataType) -> Option<Form> {
         use DataType::{Boolean, Time32, Time64, Timestamp, UInt64};
         let (left, right) = (values(left), values(right));
         let both = |test: fn(&DataType) -> bool| test(left) && test(right);
@@ -106,17 +106,17 @@ impl Form {
     }
 
     /// Whether two columns meet as an integer and a float: fractions match nothing.
-    pub(super) fn is_mixed(left: &DataType, right: &DataType) -> bool {
+    pub(crate) fn is_mixed(left: &DataType, right: &DataType) -> bool {
         is_float(values(left)) != is_float(values(right))
     }
 
     /// Whether equal key hashes are equal keys, when this is the only key: the hash of 64 bits loses nothing.
-    pub(super) fn is_hashed_exactly(&self) -> bool {
+    pub(crate) fn is_hashed_exactly(&self) -> bool {
         matches!(self, Form::Integer | Form::Unsigned)
     }
 
     /// The type of the common values.
-    pub(super) fn data_type(&self) -> DataType {
+    pub(crate) fn data_type(&self) -> DataType {
         match self {
             Form::Integer | Form::Unsigned | Form::Float | Form::Time(_) => DataType::Int64,
             Form::Decimal(data_type) => data_type.clone(),
@@ -129,7 +129,7 @@ impl Form {
     ///
     /// # Errors
     /// `Internal` when a kernel fails.
-    pub(super) fn of(&self, column: &ArrayRef) -> Result<ArrayRef> {
+    pub(crate) fn of(&self, column: &ArrayRef) -> Result<ArrayRef> {
         let plain = match column.data_type() {
             DataType::Dictionary(_, values) => cast(column, values)?,
             _ => Arc::clone(column),
@@ -192,7 +192,7 @@ fn times(column: &ArrayRef, to: TimeUnit) -> Result<ArrayRef> {
 }
 
 /// Whether every value of `from` can stand in a column of type `to` unchanged.
-pub(super) fn holds(to: &DataType, from: &DataType) -> bool {
+pub(crate) fn holds(to: &DataType, from: &DataType) -> bool {
     use DataType::{Date32, Date64, Float16, Float32, Float64, Time32, Time64, Timestamp};
     let width = |data_type: &DataType| data_type.primitive_width().unwrap_or_default();
     let (to, from) = (values(to), values(from));

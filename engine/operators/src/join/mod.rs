@@ -38,7 +38,10 @@ mod side;
 mod state;
 mod tidy;
 
-pub(crate) use config::INFO;
+pub(crate) use bounds::Which;
+pub(crate) use config::{INFO, Pair, pair, renames};
+pub(crate) use equality::Form;
+pub(crate) use names::{Column, Naming};
 
 #[cfg(test)]
 mod tests;

@@ -11,25 +11,25 @@ use tidegate_api::hidden;
 
 /// What the step says about the names of right columns.
 #[derive(Debug, Default)]
-pub(super) struct Naming {
-    pub(super) prefix: Option<String>,
-    pub(super) rename: BTreeMap<String, String>,
+pub(crate) struct Naming {
+    pub(crate) prefix: Option<String>,
+    pub(crate) rename: BTreeMap<String, String>,
 }
 
 /// A column of a joined row.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Column {
-    pub(super) name: String,
-    pub(super) which: Which,
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) which: Which,
     /// Its place in its input.
-    pub(super) index: usize,
+    pub(crate) index: usize,
     /// It is called so because the left input has a column of its own name: that one must be there too, or the name would change.
-    pub(super) beside: Option<String>,
+    pub(crate) beside: Option<String>,
 }
 
 impl Naming {
     /// The columns of a joined row: the left's, then the right's without its keys.
-    pub(super) fn columns(&self, left: &SchemaRef, right: &SchemaRef, right_keys: &[usize], problems: &mut Vec<Problem>) -> Vec<Column> {
+    pub(crate) fn columns(&self, left: &SchemaRef, right: &SchemaRef, right_keys: &[usize], problems: &mut Vec<Problem>) -> Vec<Column> {
         let own = |index| Column { name: left.field(index).name().clone(), which: Which::Left, index, beside: None };
         let mut columns: Vec<Column> = visible(left).map(own).collect();
         let mut taken: BTreeSet<String> = columns.iter().map(|column| column.name.clone()).collect();
@@ -58,7 +58,7 @@ impl Naming {
     }
 
     /// Finds renames of columns that are not there, or that do not come out.
-    pub(super) fn check(&self, right: &SchemaRef, right_keys: &[usize], problems: &mut Vec<Problem>) {
+    pub(crate) fn check(&self, right: &SchemaRef, right_keys: &[usize], problems: &mut Vec<Problem>) {
         for old in self.rename.keys() {
             match find(right, old) {
                 None => problems.push(at(&["rightRename", old], unknown(old, right))),

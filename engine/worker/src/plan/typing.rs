@@ -79,6 +79,7 @@ impl Typing {
             let feeding = typing.fed_by(stage);
             // The first producer of a dataset is the one its readers are judged by.
             let first = structure.producer.get(stage.def.output.as_str()) == Some(&index);
+            typing.check_table(index, stage, problems);
             let Some(inputs) = typing.inputs(index, stage, problems) else { continue };
             if let Some(typed) = type_stage(index, stage, inputs, &input.functions, problems) {
                 if first {
@@ -89,6 +90,22 @@ impl Typing {
             }
         }
         typing
+    }
+
+    /// Refuses a look-up whose table comes from the source of its stream: the stream is held until the table is there, and a source
+    /// whose rows are held for one reader makes none for another.
+    fn check_table(&self, index: usize, stage: &Stage<'_>, problems: &mut Problems) {
+        let Some(step) = stage.steps.first().filter(|step| step.op() == "lookupJoin") else { return };
+        let [stream, table] = stage.def.inputs.as_slice() else { return };
+        let (Some(fed), Some(also)) = (self.feeding.get(stream), self.feeding.get(table)) else { return };
+        if let Some(both) = fed.intersection(also).next()
+            && step.time_columns().iter().all(Option::is_none)
+        {
+            let message = format!(
+                "`{stream}` and `{table}` both come from `{both}`: the table is there only when the source has been read to its end, and the                  stream waits for it; look up the version with `asOf`, or join the streams with `streamJoin`"
+            );
+            problems.step(index, 0, "op", message);
+        }
     }
 
     /// The sources that feed a stage.

@@ -7,6 +7,7 @@ mod mistakes;
 mod outputs;
 mod reading;
 mod running;
+mod tables;
 
 use super::{Dataset, DatasetOptions, NativeSteps, PlanInput, PlanSettings, Planned, StepParser, TimeOptions, plan};
 use crate::control::{StageDef, Topology};
