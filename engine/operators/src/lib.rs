@@ -26,6 +26,7 @@ mod lookup;
 mod projection;
 mod rename;
 mod select;
+mod session;
 mod step;
 mod table;
 #[cfg(test)]

@@ -192,6 +192,7 @@ pub const STEPS: &[StepInfo] = &[
     crate::union::INFO,
     crate::unnest::INFO,
     crate::window::INFO,
+    crate::session::INFO,
     crate::dedup::INFO,
     crate::top::INFO,
     crate::join::INFO,

@@ -1,7 +1,7 @@
 //! `avg`: float64 over integers and floats, decimal over decimals.
 
 use super::sum::{FloatSums, WideSums};
-use super::{Accumulator, Finished, state_ints};
+use super::{Accumulator, Finished, gathered, state_ints};
 use arrow::array::{Array, ArrayRef, Decimal128Array, Float64Array, Int64Array};
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, i256};
 use std::sync::Arc;
@@ -48,12 +48,13 @@ impl ExactAverage {
 }
 
 impl Accumulator for ExactAverage {
-    fn update(&mut self, groups: &[u32], total: usize, values: Option<&ArrayRef>) {
+    fn update(&mut self, groups: &[u32], total: usize, values: Option<&ArrayRef>) -> Result<()> {
         self.sums.resize(total);
         if let Some(values) = values {
             self.sums.update(groups, values);
             self.counts.update(groups, total, values);
         }
+        Ok(())
     }
 
     fn merge(&mut self, groups: &[u32], total: usize, state: &[ArrayRef]) -> Result<()> {
@@ -63,10 +64,10 @@ impl Accumulator for ExactAverage {
         Ok(())
     }
 
-    fn state(&self) -> Vec<ArrayRef> {
+    fn state(&self) -> Result<Vec<ArrayRef>> {
         let mut state = self.sums.state(None);
         state.push(Arc::new(Int64Array::from(self.counts.0.clone())));
-        state
+        Ok(state)
     }
 
     fn finish(&self) -> Result<Finished> {
@@ -101,6 +102,11 @@ impl Accumulator for ExactAverage {
         Ok(Finished { values, misfits })
     }
 
+    fn select(&self, groups: &[u32]) -> Result<Box<dyn Accumulator>> {
+        let counts = Counts(gathered(&self.counts.0, groups));
+        Ok(Box::new(ExactAverage { sums: self.sums.select(groups), counts, values: self.values.clone() }))
+    }
+
     fn clear(&mut self) {
         self.sums.clear();
         self.counts.0.clear();
@@ -128,12 +134,13 @@ pub(super) struct FloatAverage {
 }
 
 impl Accumulator for FloatAverage {
-    fn update(&mut self, groups: &[u32], total: usize, values: Option<&ArrayRef>) {
+    fn update(&mut self, groups: &[u32], total: usize, values: Option<&ArrayRef>) -> Result<()> {
         self.sums.resize(total);
         if let Some(values) = values {
             self.sums.update(groups, values);
             self.counts.update(groups, total, values);
         }
+        Ok(())
     }
 
     fn merge(&mut self, groups: &[u32], total: usize, state: &[ArrayRef]) -> Result<()> {
@@ -143,10 +150,10 @@ impl Accumulator for FloatAverage {
         Ok(())
     }
 
-    fn state(&self) -> Vec<ArrayRef> {
+    fn state(&self) -> Result<Vec<ArrayRef>> {
         let mut state = self.sums.state(None);
         state.push(Arc::new(Int64Array::from(self.counts.0.clone())));
-        state
+        Ok(state)
     }
 
     fn finish(&self) -> Result<Finished> {
@@ -154,6 +161,11 @@ impl Accumulator for FloatAverage {
         let averages: Float64Array =
             self.counts.0.iter().enumerate().map(|(group, count)| (*count > 0).then(|| self.sums.get(group) / *count as f64)).collect();
         Ok(Finished::fitting(Arc::new(averages)))
+    }
+
+    fn select(&self, groups: &[u32]) -> Result<Box<dyn Accumulator>> {
+        let counts = Counts(gathered(&self.counts.0, groups));
+        Ok(Box::new(FloatAverage { sums: self.sums.select(groups), counts }))
     }
 
     fn clear(&mut self) {

@@ -5,11 +5,11 @@
 //! order of code points; false is less than true.
 
 use super::seen::Seen;
-use super::{Accumulator, Finished, Working, each_valid, foreign};
+use super::{Accumulator, Finished, Working, each_valid, foreign, gathered};
 use crate::keys::{from_ints, normal, to_ints};
 use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, BinaryViewBuilder, Int64Array, PrimitiveArray};
 use arrow::compute::cast;
-use arrow::datatypes::{ArrowPrimitiveType, DataType, Decimal128Type, Float64Type, Int64Type};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, Decimal128Type, Float64Type, Int64Type, UInt64Type};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use tidegate_api::{Error, Result};
@@ -55,6 +55,17 @@ pub(super) fn prepared(column: &ArrayRef) -> Result<ArrayRef> {
     })
 }
 
+/// Integers of any type, wide enough for all.
+///
+/// # Errors
+/// `Internal` for other types.
+pub(super) fn widened(column: &ArrayRef) -> Result<Vec<Option<i128>>> {
+    match column.as_primitive_opt::<UInt64Type>() {
+        Some(wide) => Ok(wide.iter().map(|value| value.map(i128::from)).collect()),
+        None => Ok(to_ints(column)?.iter().map(|value| value.map(i128::from)).collect()),
+    }
+}
+
 /// Floats as integers of the same order.
 fn floats_ordered(column: &ArrayRef) -> Int64Array {
     column.as_primitive::<Float64Type>().unary(|value| {
@@ -76,7 +87,7 @@ fn ordered_back(ints: Int64Array, data_type: &DataType) -> Result<ArrayRef> {
 }
 
 /// Integers that an extreme is taken of.
-trait Ordered: ArrowPrimitiveType<Native: Ord> + Sized + std::fmt::Debug {
+pub(super) trait Ordered: ArrowPrimitiveType<Native: Ord> + Sized + std::fmt::Debug {
     const LOWEST: Self::Native;
     const HIGHEST: Self::Native;
 
@@ -105,7 +116,7 @@ impl Ordered for Decimal128Type {
 }
 
 /// A direction known at compile time, so that the loop has no branch for it.
-trait Direction: Send + std::fmt::Debug {
+trait Direction: Send + std::fmt::Debug + 'static {
     fn start<T: Ordered>() -> T::Native;
     fn better<N: Ord>(a: N, b: N) -> N;
 }
@@ -159,11 +170,12 @@ impl<T: Ordered, D: Direction> Extreme<T, D> {
 }
 
 impl<T: Ordered, D: Direction> Accumulator for Extreme<T, D> {
-    fn update(&mut self, groups: &[u32], total: usize, values: Option<&ArrayRef>) {
+    fn update(&mut self, groups: &[u32], total: usize, values: Option<&ArrayRef>) -> Result<()> {
         match values.and_then(|values| values.as_primitive_opt::<T>()) {
             Some(values) => self.take(groups, total, values),
             None => self.best.resize(total, D::start::<T>()),
         }
+        Ok(())
     }
 
     fn merge(&mut self, groups: &[u32], total: usize, state: &[ArrayRef]) -> Result<()> {
@@ -172,13 +184,18 @@ impl<T: Ordered, D: Direction> Accumulator for Extreme<T, D> {
         Ok(())
     }
 
-    fn state(&self) -> Vec<ArrayRef> {
-        vec![Arc::new(PrimitiveArray::<T>::new(self.best.clone().into(), self.seen.nulls()))]
+    fn state(&self) -> Result<Vec<ArrayRef>> {
+        Ok(vec![Arc::new(PrimitiveArray::<T>::new(self.best.clone().into(), self.seen.nulls()))])
     }
 
     fn finish(&self) -> Result<Finished> {
         let best = PrimitiveArray::<T>::new(self.best.clone().into(), self.seen.nulls());
         Ok(Finished::fitting(T::back(best, &self.values)?))
+    }
+
+    fn select(&self, groups: &[u32]) -> Result<Box<dyn Accumulator>> {
+        let (best, seen) = (gathered(&self.best, groups), self.seen.select(groups));
+        Ok(Box::new(Extreme::<T, D> { best, seen, values: self.values.clone(), direction: PhantomData }))
     }
 
     fn clear(&mut self) {
@@ -233,11 +250,12 @@ impl BytesExtreme {
 }
 
 impl Accumulator for BytesExtreme {
-    fn update(&mut self, groups: &[u32], total: usize, values: Option<&ArrayRef>) {
+    fn update(&mut self, groups: &[u32], total: usize, values: Option<&ArrayRef>) -> Result<()> {
         match values.and_then(|values| values.as_binary_view_opt()) {
             Some(values) => self.take(groups, total, values),
             None => self.resize(total),
         }
+        Ok(())
     }
 
     fn merge(&mut self, groups: &[u32], total: usize, state: &[ArrayRef]) -> Result<()> {
@@ -246,13 +264,18 @@ impl Accumulator for BytesExtreme {
         Ok(())
     }
 
-    fn state(&self) -> Vec<ArrayRef> {
-        vec![Arc::new(self.array())]
+    fn state(&self) -> Result<Vec<ArrayRef>> {
+        Ok(vec![Arc::new(self.array())])
     }
 
     fn finish(&self) -> Result<Finished> {
         let best: ArrayRef = Arc::new(self.array());
         Ok(Finished::fitting(if self.values == DataType::BinaryView { best } else { cast(&best, &self.values)? }))
+    }
+
+    fn select(&self, groups: &[u32]) -> Result<Box<dyn Accumulator>> {
+        let (best, met) = (gathered(&self.best, groups), gathered(&self.met, groups));
+        Ok(Box::new(BytesExtreme { which: self.which, values: self.values.clone(), best, met }))
     }
 
     fn clear(&mut self) {

@@ -1,111 +1,47 @@
-//! The accumulators of a pane: one value per group and aggregate, updated a batch at a time.
+//! The aggregates of stateful steps: what may be written, what it means over a schema, and the accumulators behind it.
 //!
-//! Ours are exact where the usual ones wrap: integer sums and averages accumulate in 128 bits. No accumulator fails on
-//! input; a result that does not fit its type is found when it is emitted. [`Accumulator`] has the shape of DataFusion's
-//! `GroupsAccumulator` (update, merge of state arrays, state, evaluate), which is how further aggregates will come in.
+//! An accumulator holds one value per group, updated a batch at a time. Ours are exact where the usual ones wrap: integer
+//! sums, averages and variances accumulate in 128 bits and more. No accumulator fails on input; a result that does not fit
+//! its type is found when it is emitted. Aggregates that look at several columns get them as one struct column, so that
+//! every accumulator sees one array, whose nulls are the rows it does not take.
+//!
+//! | file | what |
+//! |---|---|
+//! | `function.rs` | the functions and their types |
+//! | `definition.rs` | `aggs` as it is written |
+//! | `bound.rs` | an aggregate over a schema, and its values in a batch |
+//! | `pieces.rs` | groups and their aggregates in snapshots |
+//! | the others | accumulators |
 
 mod average;
+mod bits;
+mod bound;
+mod collected;
 mod count;
+mod definition;
+mod distinct;
 mod extreme;
+mod function;
+mod lists;
+mod percentile;
+mod pick;
+mod pieces;
 mod seen;
+mod sketch;
 mod sum;
+mod variance;
+
+pub(crate) use bound::{Aggregate, BoundAggregate, Scope, bind, far_times, null_times, reads};
+pub(crate) use definition::{AGGS, AggregateDef, describe, read, signature};
+pub(crate) use function::Function;
+pub(crate) use pieces::{encode, restore};
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, make_array};
-use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::cast;
-use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Float64Type, Int64Type};
+use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use std::sync::Arc;
 use tidegate_api::{Error, Result};
-
-/// What is computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Function {
-    /// Rows, or a column's non-null values.
-    Count,
-    /// The sum of the non-null values.
-    Sum,
-    /// Their mean.
-    Avg,
-    /// The least of them.
-    Min,
-    /// The greatest of them.
-    Max,
-}
-
-impl Function {
-    /// Those there are, by name.
-    pub(crate) const ALL: &[(&'static str, Function)] =
-        &[("count", Function::Count), ("sum", Function::Sum), ("avg", Function::Avg), ("min", Function::Min), ("max", Function::Max)];
-
-    /// Its name in a pipeline file.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Function::Count => "count",
-            Function::Sum => "sum",
-            Function::Avg => "avg",
-            Function::Min => "min",
-            Function::Max => "max",
-        }
-    }
-
-    /// The type of its result over values of a type, or `None` when it has no meaning there.
-    pub(crate) fn result(self, values: &DataType) -> Option<DataType> {
-        match self {
-            Function::Count => Some(DataType::Int64),
-            Function::Sum => match values {
-                integer if integer.is_integer() => Some(DataType::Int64),
-                DataType::Float32 | DataType::Float64 => Some(DataType::Float64),
-                DataType::Decimal128(_, scale) => Some(DataType::Decimal128(DECIMAL128_MAX_PRECISION, *scale)),
-                _ => None,
-            },
-            Function::Avg => match values {
-                integer if integer.is_integer() => Some(DataType::Float64),
-                DataType::Float32 | DataType::Float64 => Some(DataType::Float64),
-                DataType::Decimal128(_, scale) => Some(DataType::Decimal128(DECIMAL128_MAX_PRECISION, average::decimal_scale(*scale))),
-                _ => None,
-            },
-            Function::Min | Function::Max => Working::of(values).map(|_| values.clone()),
-        }
-    }
-
-    /// A new accumulator over values of a type that [`Function::result`] accepts; `None` counts rows.
-    ///
-    /// # Errors
-    /// `Internal` for a type that it does not.
-    pub(crate) fn accumulator(self, values: Option<&DataType>) -> Result<Box<dyn Accumulator>> {
-        let refused = || Error::internal(format!("`{}` cannot take values of type `{values:?}`", self.name()));
-        let typed = || values.ok_or_else(refused);
-        Ok(match self {
-            Function::Count => Box::new(count::Count::default()),
-            Function::Sum => match typed()? {
-                float if float.is_floating() => Box::new(sum::FloatSum::default()),
-                exact => Box::new(sum::ExactSum::new(self.result(exact).ok_or_else(refused)?)),
-            },
-            Function::Avg => match typed()? {
-                float if float.is_floating() => Box::new(average::FloatAverage::default()),
-                exact => Box::new(average::ExactAverage::new(exact.clone())),
-            },
-            Function::Min => extreme::accumulator(typed()?, extreme::Which::Least).ok_or_else(refused)?,
-            Function::Max => extreme::accumulator(typed()?, extreme::Which::Greatest).ok_or_else(refused)?,
-        })
-    }
-
-    /// A column as its accumulator takes it, prepared once per batch.
-    ///
-    /// # Errors
-    /// `Internal` when a kernel fails.
-    pub(crate) fn prepared(self, column: &ArrayRef) -> Result<ArrayRef> {
-        match self {
-            Function::Count => Ok(Arc::clone(column)),
-            Function::Sum | Function::Avg => match column.data_type() {
-                DataType::Int64 | DataType::UInt64 | DataType::Float64 | DataType::Decimal128(_, _) => Ok(Arc::clone(column)),
-                DataType::Float32 => Ok(cast(column, &DataType::Float64)?),
-                _ => Ok(cast(column, &DataType::Int64)?),
-            },
-            Function::Min | Function::Max => extreme::prepared(column),
-        }
-    }
-}
 
 /// How min and max see a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,22 +70,34 @@ impl Working {
 pub(crate) trait Accumulator: Send + std::fmt::Debug {
     /// Takes rows: `groups[i]` is the group of the i-th, `values` their prepared values, and `total` the number of groups
     /// from now on. Every group that is new appears in `groups`. Without `values` rows are counted.
-    fn update(&mut self, groups: &[u32], total: usize, values: Option<&ArrayRef>);
+    ///
+    /// # Errors
+    /// `Internal` when a kernel fails.
+    fn update(&mut self, groups: &[u32], total: usize, values: Option<&ArrayRef>) -> Result<()>;
 
-    /// Takes the state of another accumulator, whose group `i` is `groups[i]` here.
+    /// Takes the state of another accumulator, whose group `i` is `groups[i]` here. Several of them may be one here.
     ///
     /// # Errors
     /// `External` when the arrays are not such a state.
     fn merge(&mut self, groups: &[u32], total: usize, state: &[ArrayRef]) -> Result<()>;
 
     /// The state of every group.
-    fn state(&self) -> Vec<ArrayRef>;
+    ///
+    /// # Errors
+    /// `Internal` when an array cannot be made.
+    fn state(&self) -> Result<Vec<ArrayRef>>;
 
     /// The result of every group.
     ///
     /// # Errors
     /// `Internal` when an array cannot be made.
     fn finish(&self) -> Result<Finished>;
+
+    /// A new accumulator of some groups, each once, numbered in this order.
+    ///
+    /// # Errors
+    /// `Internal` when a kernel fails.
+    fn select(&self, groups: &[u32]) -> Result<Box<dyn Accumulator>>;
 
     /// Forgets the groups.
     fn clear(&mut self);
@@ -189,6 +137,18 @@ pub(crate) fn masked(column: Option<ArrayRef>, passing: BooleanBuffer) -> Result
     }
 }
 
+/// Numbers as sums take them.
+///
+/// # Errors
+/// `Internal` when a kernel fails.
+fn average_input(column: &ArrayRef) -> Result<ArrayRef> {
+    match column.data_type() {
+        DataType::Int64 | DataType::UInt64 | DataType::Float64 | DataType::Decimal128(_, _) => Ok(Arc::clone(column)),
+        DataType::Float32 => Ok(cast(column, &DataType::Float64)?),
+        _ => Ok(cast(column, &DataType::Int64)?),
+    }
+}
+
 /// Calls `each` with the group and the value of every row whose value is not null.
 #[inline(always)]
 fn each_valid<T: Copy>(groups: &[u32], values: &[T], nulls: Option<&NullBuffer>, mut each: impl FnMut(usize, T)) {
@@ -204,6 +164,35 @@ fn each_valid<T: Copy>(groups: &[u32], values: &[T], nulls: Option<&NullBuffer>,
             }
         }
     }
+}
+
+/// The values of some groups.
+fn gathered<T: Clone>(values: &[T], groups: &[u32]) -> Vec<T> {
+    groups.iter().map(|group| values[*group as usize].clone()).collect()
+}
+
+/// Where the list of each of `total` groups begins when so many entries belong to each, and where the last ends.
+///
+/// # Errors
+/// `Limit` beyond 2^31 entries, which a list column cannot hold.
+fn list_offsets(lengths: impl Iterator<Item = usize>) -> Result<OffsetBuffer<i32>> {
+    let mut offsets = vec![0i32];
+    let mut end = 0usize;
+    for length in lengths {
+        end += length;
+        let offset = i32::try_from(end).map_err(|_| Error::limit("the groups of an aggregate hold more than 2^31 values; take fewer"))?;
+        offsets.push(offset);
+    }
+    Ok(OffsetBuffer::new(ScalarBuffer::from(offsets)))
+}
+
+/// For every entry of a list column, the group of its list: `groups[i]` for those of list `i`.
+fn spread(groups: &[u32], offsets: &OffsetBuffer<i32>) -> Vec<u32> {
+    let mut spread = Vec::new();
+    for (group, length) in groups.iter().zip(offsets.lengths()) {
+        spread.extend(std::iter::repeat_n(*group, length));
+    }
+    spread
 }
 
 fn foreign() -> Error {

@@ -32,6 +32,11 @@ impl Seen {
         Some(NullBuffer::from(flags.as_slice()))
     }
 
+    /// The same of some groups.
+    pub(super) fn select(&self, groups: &[u32]) -> Self {
+        Seen { groups: groups.len(), flags: self.flags.as_ref().map(|flags| super::gathered(flags, groups)) }
+    }
+
     /// Forgets the groups.
     pub(super) fn clear(&mut self) {
         *self = Seen::default();

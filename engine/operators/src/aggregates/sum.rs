@@ -1,7 +1,7 @@
 //! `sum`: exact over integers and decimals, compensated over floats.
 
 use super::seen::Seen;
-use super::{Accumulator, Finished, each_valid, foreign, state_floats, state_ints};
+use super::{Accumulator, Finished, each_valid, foreign, gathered, state_floats, state_ints};
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float64Array, Int64Array};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Decimal128Type, DecimalType, Float64Type, Int64Type, UInt64Type};
@@ -76,6 +76,12 @@ impl WideSums {
         vec![Arc::new(Decimal128Array::new(self.sums.clone().into(), nulls)), Arc::new(Int64Array::from(wraps))]
     }
 
+    /// The sums of some groups.
+    pub(super) fn select(&self, groups: &[u32]) -> Self {
+        let wraps = if self.wraps.is_empty() { Vec::new() } else { gathered(&self.wraps, groups) };
+        WideSums { sums: gathered(&self.sums, groups), wraps }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.sums.len()
     }
@@ -105,12 +111,13 @@ impl ExactSum {
 }
 
 impl Accumulator for ExactSum {
-    fn update(&mut self, groups: &[u32], total: usize, values: Option<&ArrayRef>) {
+    fn update(&mut self, groups: &[u32], total: usize, values: Option<&ArrayRef>) -> Result<()> {
         self.sums.resize(total);
         if let Some(values) = values {
             self.sums.update(groups, values);
             self.seen.update(groups, total, values.nulls());
         }
+        Ok(())
     }
 
     fn merge(&mut self, groups: &[u32], total: usize, state: &[ArrayRef]) -> Result<()> {
@@ -120,8 +127,8 @@ impl Accumulator for ExactSum {
         Ok(())
     }
 
-    fn state(&self) -> Vec<ArrayRef> {
-        self.sums.state(self.seen.nulls())
+    fn state(&self) -> Result<Vec<ArrayRef>> {
+        Ok(self.sums.state(self.seen.nulls()))
     }
 
     fn finish(&self) -> Result<Finished> {
@@ -154,6 +161,11 @@ impl Accumulator for ExactSum {
             }
         };
         Ok(Finished { values, misfits })
+    }
+
+    fn select(&self, groups: &[u32]) -> Result<Box<dyn Accumulator>> {
+        let (sums, seen) = (self.sums.select(groups), self.seen.select(groups));
+        Ok(Box::new(ExactSum { sums, seen, result: self.result.clone() }))
     }
 
     fn clear(&mut self) {
@@ -209,6 +221,11 @@ impl FloatSums {
         vec![Arc::new(Float64Array::new(self.sums.clone().into(), nulls)), Arc::new(Float64Array::from(self.errors.clone()))]
     }
 
+    /// The sums of some groups.
+    pub(super) fn select(&self, groups: &[u32]) -> Self {
+        FloatSums { sums: gathered(&self.sums, groups), errors: gathered(&self.errors, groups) }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.sums.len()
     }
@@ -231,12 +248,13 @@ pub(super) struct FloatSum {
 }
 
 impl Accumulator for FloatSum {
-    fn update(&mut self, groups: &[u32], total: usize, values: Option<&ArrayRef>) {
+    fn update(&mut self, groups: &[u32], total: usize, values: Option<&ArrayRef>) -> Result<()> {
         self.sums.resize(total);
         if let Some(values) = values {
             self.sums.update(groups, values);
             self.seen.update(groups, total, values.nulls());
         }
+        Ok(())
     }
 
     fn merge(&mut self, groups: &[u32], total: usize, state: &[ArrayRef]) -> Result<()> {
@@ -246,13 +264,17 @@ impl Accumulator for FloatSum {
         Ok(())
     }
 
-    fn state(&self) -> Vec<ArrayRef> {
-        self.sums.state(self.seen.nulls())
+    fn state(&self) -> Result<Vec<ArrayRef>> {
+        Ok(self.sums.state(self.seen.nulls()))
     }
 
     fn finish(&self) -> Result<Finished> {
         let sums: Vec<f64> = (0..self.sums.len()).map(|group| self.sums.get(group)).collect();
         Ok(Finished::fitting(Arc::new(Float64Array::new(sums.into(), self.seen.nulls()))))
+    }
+
+    fn select(&self, groups: &[u32]) -> Result<Box<dyn Accumulator>> {
+        Ok(Box::new(FloatSum { sums: self.sums.select(groups), seen: self.seen.select(groups) }))
     }
 
     fn clear(&mut self) {

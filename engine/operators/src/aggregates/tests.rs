@@ -1,16 +1,33 @@
 //! Accumulators against plain Rust: types, extremes, merging.
 
+use super::definition::Parameters;
 use super::*;
-use arrow::array::{BinaryViewArray, Date32Array, Decimal128Array, Float32Array, Int8Array, StringViewArray, UInt64Array};
+use arrow::array::{
+    BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, Float32Array, Int8Array, StringViewArray, UInt32Array, UInt64Array,
+};
+use arrow::datatypes::DataType;
 
-/// The result per group, once in one go and once by two accumulators merged through their state.
+mod each;
+
+/// A function over values of a type.
+pub(super) fn over(function: Function, values: &DataType) -> Aggregate {
+    Aggregate { function, values: Some(values.clone()), by: None, filtered: false, parameters: Parameters::default() }
+}
+
+/// The result per group, once in one go, once by two accumulators merged through their state, and once group by group.
 fn both(function: Function, column: &ArrayRef, groups: &[u32]) -> ArrayRef {
-    let total = groups.iter().max().map_or(0, |group| *group as usize + 1);
-    let prepared = function.prepared(column).unwrap();
-    let mut whole = function.accumulator(Some(column.data_type())).unwrap();
-    whole.update(groups, total, Some(&prepared));
+    let aggregate = over(function, column.data_type());
+    let result = in_every_way(&aggregate, &aggregate.prepared(column, None, None).unwrap(), groups);
+    assert_eq!(Some(result.data_type()), function.result(column.data_type()).as_ref());
+    result
+}
 
-    let mut merged = function.accumulator(Some(column.data_type())).unwrap();
+pub(super) fn in_every_way(aggregate: &Aggregate, prepared: &ArrayRef, groups: &[u32]) -> ArrayRef {
+    let total = groups.iter().max().map_or(0, |group| *group as usize + 1);
+    let mut whole = aggregate.accumulator().unwrap();
+    whole.update(groups, total, Some(prepared)).unwrap();
+
+    let mut merged = aggregate.accumulator().unwrap();
     let mut met = 0;
     for half in [0..groups.len() / 2, groups.len() / 2..groups.len()] {
         // A part numbers its groups by itself.
@@ -25,18 +42,41 @@ fn both(function: Function, column: &ArrayRef, groups: &[u32]) -> ArrayRef {
                 }
             })
             .collect();
-        let mut part = function.accumulator(Some(column.data_type())).unwrap();
-        part.update(&numbers, known.len(), Some(&prepared.slice(half.start, half.len())));
+        let mut part = aggregate.accumulator().unwrap();
+        part.update(&numbers, known.len(), Some(&prepared.slice(half.start, half.len()))).unwrap();
         met = known.iter().fold(met, |met, group| met.max(*group as usize + 1));
-        merged.merge(&known, met, &part.state()).unwrap();
+        merged.merge(&known, met, &part.state().unwrap()).unwrap();
     }
     let result = whole.finish().unwrap();
     assert!(result.misfits.is_empty());
-    assert_eq!(&merged.finish().unwrap().values, &result.values);
-    assert_eq!(Some(result.values.data_type()), function.result(column.data_type()).as_ref());
+    same(&merged.finish().unwrap().values, &result.values);
+    // Back to front, by selection; a group selected has the same state to go on with.
+    let reversed: Vec<u32> = (0..total as u32).rev().collect();
+    let selected = whole.select(&reversed).unwrap();
+    let indices = UInt32Array::from(reversed.clone());
+    same(&selected.finish().unwrap().values, &arrow::compute::take(&result.values, &indices, None).unwrap());
+    let mut again = aggregate.accumulator().unwrap();
+    again.merge(&reversed, total, &selected.state().unwrap()).unwrap();
+    same(&again.finish().unwrap().values, &result.values);
     whole.clear();
     assert_eq!(whole.finish().unwrap().values.len(), 0);
     result.values
+}
+
+/// Equal, floats but for their last digits.
+pub(super) fn same(left: &ArrayRef, right: &ArrayRef) {
+    let (Some(a), Some(b)) = (left.as_primitive_opt::<Float64Type>(), right.as_primitive_opt::<Float64Type>()) else {
+        assert_eq!(left, right);
+        return;
+    };
+    assert_eq!(a.len(), b.len());
+    for (a, b) in a.iter().zip(b.iter()) {
+        let close = match (a, b) {
+            (Some(a), Some(b)) => (a.is_nan() && b.is_nan()) || a == b || (a - b).abs() <= 1e-9 * a.abs().max(b.abs()),
+            (a, b) => a == b,
+        };
+        assert!(close, "{a:?} is not {b:?}");
+    }
 }
 
 fn check(function: Function, column: impl Array + 'static, groups: &[u32], expected: impl Array + 'static) {
@@ -104,8 +144,8 @@ fn decimals_beyond_128_bits_come_back_when_the_sum_does() {
     let most = 10i128.pow(38) - 1;
     let column: ArrayRef =
         Arc::new(Decimal128Array::from(vec![most, most, -most, -most, most, most, most]).with_precision_and_scale(38, 0).unwrap());
-    let mut sum = Function::Sum.accumulator(Some(column.data_type())).unwrap();
-    sum.update(&[0, 0, 0, 0, 1, 1, 1], 2, Some(&column));
+    let mut sum = over(Function::Sum, column.data_type()).accumulator().unwrap();
+    sum.update(&[0, 0, 0, 0, 1, 1, 1], 2, Some(&column)).unwrap();
     let finished = sum.finish().unwrap();
     assert!(finished.values.is_valid(0) && finished.values.is_null(1));
     assert_eq!(finished.misfits, [(1, "beyond 128 bits".to_string())]);

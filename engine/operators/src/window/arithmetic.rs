@@ -1,14 +1,21 @@
 //! Window arithmetic: pure, in milliseconds, on a grid aligned to the epoch plus an offset.
 //!
-//! A window is half-open, `size` long, and starts every `slide`. A pane is the largest slice that every window is made of
-//! wholly: a row belongs to one pane, a pane to `size / slide` windows or one more or less.
+//! A window is half-open, `size` long, and starts every `slide`; cumulating windows start every `size`, and end every `step`
+//! until the next ones start. A pane is the largest slice that every window is made of wholly: a row belongs to one pane, a
+//! pane to `size / slide` windows or one more or less.
 
+use super::calendar::Grid;
 use tidegate_api::TimeScale;
 
 /// Sizes and offsets stay below this, so that no sum in here overflows.
 pub(crate) const LONGEST_MS: i64 = 100 * 366 * 86_400_000;
 /// Event times beyond this many milliseconds from 1970 have no microseconds in 64 bits, or windows that reach that far.
 const FARTHEST_MS: i64 = i64::MAX / 1000 - 4 * LONGEST_MS;
+
+/// Whether a time has windows and sessions whose bounds can be told.
+pub(crate) fn within_reach(millis: i64) -> bool {
+    (-FARTHEST_MS..=FARTHEST_MS).contains(&millis)
+}
 
 /// The windows of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,29 +24,46 @@ pub(crate) struct Windows {
     slide: i64,
     offset: i64,
     pane: i64,
+    /// How far apart windows end.
+    every: i64,
 }
 
 impl Windows {
     /// Windows of `size` every `slide`, moved by `offset`. `0 < slide <= size <= LONGEST_MS`.
     pub(crate) fn new(size: i64, slide: i64, offset: i64) -> Self {
         debug_assert!(0 < slide && slide <= size && size <= LONGEST_MS);
-        Windows { size, slide, offset: offset.rem_euclid(slide), pane: gcd(size, slide) }
+        Windows { size, slide, offset: offset.rem_euclid(slide), pane: gcd(size, slide), every: slide }
     }
 
-    /// How long a window is.
+    /// Windows that start every `size` and grow by `step`, which divides it.
+    pub(crate) fn cumulating(size: i64, step: i64, offset: i64) -> Self {
+        debug_assert!(0 < step && step <= size && size <= LONGEST_MS && size % step == 0);
+        Windows { size, slide: size, offset: offset.rem_euclid(size), pane: step, every: step }
+    }
+
+    /// Whether they grow.
+    fn grow(self) -> bool {
+        self.every < self.slide
+    }
+
+    /// How long a window is at most.
     pub(crate) fn size(self) -> i64 {
         self.size
     }
 
+    /// When the window began that ends at `end`.
+    pub(crate) fn start_of(self, end: i64) -> i64 {
+        if self.grow() { self.start_at_or_before(end - 1) } else { end - self.size }
+    }
+
     /// Whether windows do not overlap, so that a pane is a window.
     pub(crate) fn tumbling(self) -> bool {
-        self.size == self.slide
+        self.size == self.pane
     }
 
     /// The start of the pane of a time, unless the time is too far from 1970.
     pub(crate) fn pane_of(self, millis: i64) -> Option<i64> {
-        let within = (-FARTHEST_MS..=FARTHEST_MS).contains(&millis);
-        within.then(|| millis - (millis - self.offset).rem_euclid(self.pane))
+        within_reach(millis).then(|| millis - (millis - self.offset).rem_euclid(self.pane))
     }
 
     /// One past the last millisecond of a pane.
@@ -49,7 +73,7 @@ impl Windows {
 
     /// The end of the earliest window that contains a pane.
     pub(crate) fn first_end(self, pane: i64) -> i64 {
-        self.start_at_or_after(pane + self.pane - self.size) + self.size
+        if self.grow() { self.pane_end(pane) } else { self.start_at_or_after(pane + self.pane - self.size) + self.size }
     }
 
     /// The end of the latest window that contains a pane.
@@ -60,12 +84,15 @@ impl Windows {
     /// The end of the earliest window that ends after `millis`.
     pub(crate) fn end_after(self, millis: i64) -> i64 {
         let millis = millis.clamp(-FARTHEST_MS - LONGEST_MS, FARTHEST_MS + 2 * LONGEST_MS);
+        if self.grow() {
+            return millis - (millis - self.offset).rem_euclid(self.every) + self.every;
+        }
         self.start_at_or_before(millis - self.size) + self.slide + self.size
     }
 
     /// The start of the earliest window that ends after `millis`.
     pub(crate) fn open_start(self, millis: i64) -> i64 {
-        self.end_after(millis) - self.size
+        self.start_of(self.end_after(millis))
     }
 
     fn start_at_or_before(self, millis: i64) -> i64 {
@@ -129,18 +156,18 @@ pub(crate) struct Run {
 }
 
 /// Cuts a time column into runs. `far` gets the rows whose time no pane can hold.
-pub(crate) fn runs(times: &[i64], unit: Unit, windows: Windows, runs: &mut Vec<Run>, far: &mut Vec<usize>) {
+pub(crate) fn runs(times: &[i64], unit: Unit, grid: &Grid, runs: &mut Vec<Run>, far: &mut Vec<usize>) {
     runs.clear();
     far.clear();
     let mut row = 0;
     while row < times.len() {
-        let Some(pane) = windows.pane_of(unit.millis(times[row])) else {
+        let Some(pane) = grid.pane_of(unit.millis(times[row])) else {
             far.push(row);
             row += 1;
             continue;
         };
-        let lowest = unit.first_raw(pane);
-        let width = unit.first_raw(windows.pane_end(pane)).wrapping_sub(lowest) as u64;
+        let lowest = unit.first_raw(grid.moment(pane));
+        let width = unit.first_raw(grid.moment(grid.windows.pane_end(pane))).wrapping_sub(lowest) as u64;
         let length = times[row + 1..].iter().take_while(|time| (time.wrapping_sub(lowest) as u64) < width).count();
         runs.push(Run { pane, from: row, to: row + 1 + length });
         row += 1 + length;
@@ -183,11 +210,27 @@ mod tests {
         }
 
         #[test]
+        fn growing_windows_end_every_step_and_start_together(step in 1i64..30, steps in 1i64..9, offset in -100i64..100, millis in -500i64..500) {
+            let windows = Windows::cumulating(step * steps, step, offset);
+            let pane = windows.pane_of(millis).unwrap();
+            let start = millis - (millis - offset).rem_euclid(step * steps);
+            prop_assert!(start <= pane && pane <= millis && millis < windows.pane_end(pane));
+            prop_assert_eq!(windows.last_end(pane), start + step * steps);
+            let ends: Vec<i64> = (1..=steps).map(|n| start + n * step).filter(|end| *end > millis).collect();
+            prop_assert_eq!(windows.first_end(pane), ends[0]);
+            prop_assert_eq!(windows.end_after(millis), ends[0]);
+            for end in ends {
+                prop_assert_eq!(windows.start_of(end), start);
+            }
+            prop_assert_eq!(windows.open_start(millis), start);
+        }
+
+        #[test]
         fn runs_cover_every_row_once_in_its_pane(times in prop::collection::vec(prop_oneof![-5000i64..5000, any::<i64>()], 0..60), unit in 0usize..4, size in 1i64..3000) {
             let unit = [Unit::Coarse(1000), Unit::Coarse(1), Unit::Fine(1000), Unit::Fine(1_000_000)][unit];
             let windows = Windows::new(size, size, 7);
             let (mut made, mut far) = (Vec::new(), Vec::new());
-            runs(&times, unit, windows, &mut made, &mut far);
+            runs(&times, unit, &Grid::new(windows, None), &mut made, &mut far);
             let mut seen = vec![0; times.len()];
             far.iter().for_each(|row| seen[*row] += 1);
             for run in made {

@@ -1,27 +1,29 @@
 //! The keys of `windowedAggregate`, and what they mean over a schema.
 
-use super::arithmetic::{LONGEST_MS, Windows};
-use super::operator::{BoundAggregate, Plan, WindowFactory};
-use super::panes::Aggregate;
+use super::operator::{CLOCK_ZONE, Early, Plan, Time, WindowFactory};
 use super::state;
-use crate::aggregates::Function;
-use crate::binding::{key_columns, length, show, time_column, unknown};
-use crate::expression::{at, condition};
-use crate::projection::find;
+use super::written::{Shape, parse};
+use crate::aggregates::{self, AGGS, AggregateDef, BoundAggregate, Scope};
+use crate::binding::{key_columns, show, time_column};
+use crate::expression::at;
 use crate::step::{BindCtx, Bound, BoundNode, KeyInfo, StepDef, StepInfo, StreamType};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use tidegate_api::config::{Options, Problem};
-use tidegate_api::nearest::hint;
+use tidegate_api::config::Problem;
 use tidegate_api::{ChangeMode, Signature, hash, hidden, types};
 
 pub(crate) const INFO: StepInfo = StepInfo {
     op: "windowedAggregate",
-    summary: "Aggregates per group over windows of event time: tumbling, or hopping when `slideMs` is given. A window is half-open, aligned to 1970 plus `offsetMs`, and fires once the watermark reaches its end.",
+    summary: "Aggregates per group over windows: tumbling, hopping when `slideMs` is given, cumulating when `stepMs` is. A window is half-open, aligned to 1970 plus `offsetMs`, and fires once the watermark reaches its end.",
     keys: &[
-        KeyInfo { name: "timeColumn", takes: "column", text: "the event time: a timestamp, or int64 milliseconds" },
+        KeyInfo { name: "timeColumn", takes: "column, unless `ingestTime`", text: "the event time: a timestamp, or int64 milliseconds" },
+        KeyInfo {
+            name: "ingestTime",
+            takes: "true or false?",
+            text: "instead of `timeColumn`: a row's time is that of the clock when it is taken, and windows fire by the clock",
+        },
         KeyInfo { name: "windowMs", takes: "milliseconds, or `window` as text", text: "how long a window is" },
         KeyInfo {
             name: "slideMs",
@@ -29,210 +31,66 @@ pub(crate) const INFO: StepInfo = StepInfo {
             text: "how far apart windows start; not more than a window, and so that at most 50,000 windows overlap",
         },
         KeyInfo {
+            name: "stepMs",
+            takes: "milliseconds, or `step` as text?",
+            text: "by how much windows grow: those that start together end one step after the other, up to `windowMs`, which it divides",
+        },
+        KeyInfo {
             name: "offsetMs",
             takes: "milliseconds, or `offset` as text?",
             text: "moves every window; may be negative in milliseconds",
         },
-        KeyInfo { name: "groupBy", takes: "column or list of columns?", text: "a row per distinct value; without it one row per window" },
         KeyInfo {
-            name: "aggs",
-            takes: "list of `{ op, column, alias, filter }`",
-            text: "`count` (rows, or a column's non-null values), `sum`, `avg`, `min`, `max`; `filter` is a condition on the rows taken; `alias` names the output column",
+            name: "timeZone",
+            takes: "zone?",
+            text: "for windows of whole days: the zone whose days they are, of 23 or 25 hours where its clocks change",
+        },
+        KeyInfo { name: "groupBy", takes: "column or list of columns?", text: "a row per distinct value; without it one row per window" },
+        KeyInfo { name: "aggs", takes: "list of tables", text: AGGS },
+        KeyInfo {
+            name: "allowedLatenessMs",
+            takes: "milliseconds, or `allowedLateness` as text?",
+            text: "how long a window is kept after it has fired: what late rows change comes out again",
         },
         KeyInfo { name: "lateOutput", takes: "dataset?", text: "where rows go that are late for every window" },
+        KeyInfo {
+            name: "emit",
+            takes: "`{ everyRows }` or `{ everyMs }`?",
+            text: "what changed comes out before its window fires: after so many rows of a task, or so many milliseconds after the first of them",
+        },
+        KeyInfo {
+            name: "idleTimeoutMs",
+            takes: "milliseconds, or `idleTimeout` as text?",
+            text: "after so long without rows every open window fires; what comes for it later is late",
+        },
+        KeyInfo {
+            name: "keyBy",
+            takes: "column or list of columns?",
+            text: "those of `groupBy` that decide which task takes a row; without it all of them",
+        },
     ],
-    output: "`windowStart`, `windowEnd` (timestamp ms), the group columns, the aliases; append",
+    output: "`windowStart`, `windowEnd` (timestamp ms), the group columns, the aliases; append, or upsert on window and groups with `emit` or `allowedLatenessMs`",
     example: "{ op = \"windowedAggregate\", timeColumn = \"dateTime\", windowMs = 10000, groupBy = [\"auction\"], aggs = [{ op = \"count\", alias = \"bids\" }] }",
     parse,
 };
 
-const START: &str = "windowStart";
-const END: &str = "windowEnd";
-
-/// Keys of later versions: refused, never ignored.
-const LATER: &[&str] =
-    &["ingestTime", "stepMs", "step", "timeZone", "allowedLatenessMs", "allowedLateness", "emit", "idleTimeoutMs", "idleTimeout", "keyBy"];
-
-/// Aggregations of later versions.
-const LATER_FUNCTIONS: &[&str] = &[
-    "countDistinct",
-    "approxCountDistinct",
-    "varPop",
-    "varSamp",
-    "stddevPop",
-    "stddevSamp",
-    "boolAnd",
-    "boolOr",
-    "bitAnd",
-    "bitOr",
-    "bitXor",
-    "first",
-    "last",
-    "argMin",
-    "argMax",
-    "median",
-    "percentile",
-    "arrayAgg",
-    "stringAgg",
-];
+/// The output column of a window's start.
+pub(crate) const START: &str = "windowStart";
+/// The output column of its end.
+pub(crate) const END: &str = "windowEnd";
 
 #[derive(Debug)]
-struct WindowDef {
-    time_column: String,
-    windows: Windows,
-    described: String,
-    group_by: Vec<String>,
-    aggregates: Vec<AggregateDef>,
-    late_output: Option<String>,
-    /// Window, slide and offset in milliseconds, as they enter the signature.
-    millis: (i64, i64, i64),
-}
-
-#[derive(Debug)]
-struct AggregateDef {
-    function: Function,
-    column: Option<String>,
-    filter: Option<String>,
-    alias: String,
-}
-
-fn parse(map: &Map<String, Value>) -> Result<Box<dyn StepDef>, Vec<Problem>> {
-    let mut options = Options::new(map);
-    let _ = options.string("op");
-    for key in LATER {
-        // Zero lateness is what there is.
-        if options.value(key).is_some_and(|value| !(key.starts_with("allowedLateness") && value.as_i64() == Some(0))) {
-            options.problem(key, format!("`{key}` is not available yet"));
-        }
-    }
-    let time_column = match options.has("ingestTime") {
-        true => options.string("timeColumn"),
-        false => options.require_string("timeColumn"),
-    };
-    let size = length(&mut options, "window");
-    if size.is_none() && !options.has("window") && !options.has("windowMs") {
-        options.problem("windowMs", "`windowMs` is missing");
-    }
-    let slide = length(&mut options, "slide");
-    if let (Some(size), Some(slide)) = (size, slide)
-        && slide > size
-    {
-        options.problem(
-            if options.has("slide") { "slide" } else { "slideMs" },
-            format!("windows of {} that start every {} would leave out rows between them", show(size), show(slide)),
-        );
-    }
-    if let (Some(size), Some(slide)) = (size, slide)
-        && size / slide > MAX_OVERLAP
-    {
-        options.problem(
-            if options.has("slide") { "slide" } else { "slideMs" },
-            format!(
-                "windows of {} that start every {} put every row into {} of them, and {MAX_OVERLAP} is the most: windows fire one after \
-                 the other, and no epoch ends in between; let them start further apart",
-                show(size),
-                show(slide),
-                size / slide
-            ),
-        );
-    }
-    let offset = offset(&mut options);
-    let group_by = options.strings("groupBy").unwrap_or_default();
-    let aggregates = read_aggregates(&mut options);
-    let late_output = options.string("lateOutput");
-    let problems = options.finish();
-    match (time_column, size) {
-        (Some(time_column), Some(size)) if problems.is_empty() => {
-            let slide = slide.unwrap_or(size);
-            let kind =
-                if slide == size { format!("tumbling {}", show(size)) } else { format!("hopping {} every {}", show(size), show(slide)) };
-            let windows = Windows::new(size, slide, offset);
-            let millis = (size, slide, offset.rem_euclid(slide));
-            Ok(Box::new(WindowDef { time_column, windows, described: kind, group_by, aggregates, late_output, millis }))
-        }
-        _ => Err(problems),
-    }
-}
-
-/// How many windows may hold one row: enough for a month by the minute. One watermark fires at least as many, and a barrier waits
-/// for them.
-const MAX_OVERLAP: i64 = 50_000;
-
-fn offset(options: &mut Options<'_>) -> i64 {
-    let offset = if options.has("offset") {
-        options.duration("offset").map_or(0, |offset| i64::try_from(offset.as_millis()).unwrap_or(i64::MAX))
-    } else {
-        options.value("offset");
-        options.integer("offsetMs").unwrap_or(0)
-    };
-    if !(-LONGEST_MS..=LONGEST_MS).contains(&offset) {
-        options.problem("offsetMs", "an offset is at most 100 years");
-        return 0;
-    }
-    offset
-}
-
-fn read_aggregates(options: &mut Options<'_>) -> Vec<AggregateDef> {
-    if !options.has("aggs") {
-        options.problem("aggs", "`aggs` is missing; it says what to compute, such as `[{ op = \"count\", alias = \"rows\" }]`");
-    }
-    let Some(list) = options.list("aggs") else {
-        return Vec::new();
-    };
-    if list.is_empty() {
-        options.problem("aggs", "name at least one aggregation");
-    }
-    let mut aggregates = Vec::new();
-    for (index, entry) in list.iter().enumerate() {
-        let place = ["aggs".to_string(), index.to_string()];
-        match read_aggregate(entry) {
-            Ok(aggregate) => aggregates.push(aggregate),
-            Err(problems) => options.problems(problems.into_iter().map(|problem| problem.under(place.clone()))),
-        }
-    }
-    aggregates
-}
-
-fn read_aggregate(entry: &Value) -> Result<AggregateDef, Vec<Problem>> {
-    let Value::Object(map) = entry else {
-        return Err(vec![Problem::whole(format!("expected `{{ op, column, alias }}`, found `{entry}`"))]);
-    };
-    let mut options = Options::new(map);
-    let name = options.require_string("op");
-    let column = options.string("column");
-    let filter = options.string("filter");
-    let alias = options.string("alias");
-    let function = name.as_ref().and_then(|name| {
-        let found = Function::ALL.iter().find(|(known, _)| known == name).map(|(_, function)| *function);
-        if found.is_none() {
-            options.problem(
-                "op",
-                if LATER_FUNCTIONS.contains(&name.as_str()) {
-                    format!("the aggregation `{name}` is not available yet")
-                } else {
-                    let known = Function::ALL.iter().map(|(known, _)| *known).chain(LATER_FUNCTIONS.iter().copied());
-                    format!("unknown aggregation `{name}`{}", hint(name, known))
-                },
-            );
-        }
-        found
-    });
-    if let (Some(function), None) = (function, &column)
-        && function != Function::Count
-    {
-        options.problem("column", format!("`{}` needs a `column`", function.name()));
-    }
-    let problems = options.finish();
-    match function {
-        Some(function) if problems.is_empty() => {
-            let alias = alias.unwrap_or_else(|| match &column {
-                Some(column) => format!("{}_{column}", function.name()),
-                None => function.name().to_string(),
-            });
-            Ok(AggregateDef { function, column, filter, alias })
-        }
-        _ => Err(problems),
-    }
+pub(super) struct WindowDef {
+    /// None for windows of the clock.
+    pub(super) time_column: Option<String>,
+    pub(super) shape: Shape,
+    pub(super) lateness: i64,
+    pub(super) early: Option<Early>,
+    pub(super) idle: Option<u64>,
+    pub(super) group_by: Vec<String>,
+    pub(super) key_by: Vec<String>,
+    pub(super) aggregates: Vec<AggregateDef>,
+    pub(super) late_output: Option<String>,
 }
 
 impl StepDef for WindowDef {
@@ -241,7 +99,7 @@ impl StepDef for WindowDef {
     }
 
     fn time_columns(&self) -> Vec<Option<String>> {
-        vec![Some(self.time_column.clone())]
+        vec![self.time_column.clone()]
     }
 
     fn late_output(&self) -> Option<&str> {
@@ -256,37 +114,57 @@ impl StepDef for WindowDef {
                 format!("the rows that come in replace earlier ones of equal `{}`, which this step would count again", keys.join("`, `"));
             problems.push(at(&["op"], message));
         }
-        let time = time_column(&input.schema, &self.time_column, "timeColumn", &mut problems);
+        let time = self.time(&input.schema, &mut problems);
         let groups = key_columns(&input.schema, &self.group_by, "groupBy", &[START, END], &mut problems);
-        let aggregates = self.bind_aggregates(&input.schema, cx, &mut problems);
-        let Some((time, zone)) = time.filter(|_| problems.is_empty()) else {
+        let order = match &time {
+            Some(Time::Column { index, .. }) => Some(*index),
+            Some(Time::Clock) | None => None,
+        };
+        let scope = Scope { schema: &input.schema, functions: &cx.functions, time: order };
+        let taken = self.group_by.iter().map(String::as_str).chain([START, END]);
+        let aggregates = aggregates::bind(&self.aggregates, scope, taken, &mut problems);
+        let Some(time) = time.filter(|_| problems.is_empty()) else {
             return Err(problems);
         };
 
-        let bound = DataType::Timestamp(TimeUnit::Millisecond, zone.clone());
+        let zone = match &time {
+            Time::Column { zone, .. } => zone.clone(),
+            Time::Clock => Some(Arc::from(CLOCK_ZONE)),
+        };
+        let bound = DataType::Timestamp(TimeUnit::Millisecond, zone);
         let mut fields = vec![Field::new(START, bound.clone(), false), Field::new(END, bound, false)];
         fields.extend(groups.iter().map(|index| input.schema.field(*index).clone()));
         fields.extend(aggregates.iter().map(|bound| bound.field.clone()));
         if cx.keys {
             fields.push(hidden::key_field());
         }
-        let schema: SchemaRef = Arc::new(Schema::new(fields));
         let always = self.reads(&input.schema, &aggregates);
         let signature = self.signature(&input.schema, &groups);
-        let factory = WindowFactory::new(Plan {
-            windows: self.windows,
+        let mut plan = Plan {
+            grid: self.shape.grid(),
             time,
-            zone,
+            lateness: self.lateness,
+            early: self.early,
+            idle: self.idle,
             group_types: groups.iter().map(|index| input.schema.field(*index).data_type().clone()).collect(),
             groups,
+            dealt_by: self.key_by.iter().filter_map(|name| self.group_by.iter().position(|group| group == name)).collect(),
             aggregates,
-            schema: Arc::clone(&schema),
+            schema: Arc::new(Schema::empty()),
             keyed: cx.keys,
             signature,
-        });
+        };
+        let mode = if plan.updates() {
+            fields.push(hidden::op_field());
+            ChangeMode::Upsert { keys: [START, END].iter().map(ToString::to_string).chain(self.group_by.iter().cloned()).collect() }
+        } else {
+            ChangeMode::Append
+        };
+        let schema: SchemaRef = Arc::new(Schema::new(fields));
+        plan.schema = Arc::clone(&schema);
         Ok(Bound {
-            output: StreamType::append(schema),
-            node: BoundNode::Operator { factory: Arc::new(factory), keys: vec![self.group_by.clone()] },
+            output: StreamType { schema, mode },
+            node: BoundNode::Operator { factory: Arc::new(WindowFactory::new(plan)), keys: vec![self.key_by.clone()] },
             required: Box::new(move |_| vec![always.clone()]),
             equals: Vec::new(),
             details: self.details(),
@@ -295,60 +173,10 @@ impl StepDef for WindowDef {
 }
 
 impl WindowDef {
-    fn bind_aggregates(&self, schema: &SchemaRef, cx: &BindCtx, problems: &mut Vec<Problem>) -> Vec<BoundAggregate> {
-        let mut bound = Vec::new();
-        let mut taken: BTreeSet<&str> = self.group_by.iter().map(String::as_str).chain([START, END]).collect();
-        for (place, aggregate) in self.aggregates.iter().enumerate() {
-            let place = place.to_string();
-            let path = |key: &'static str| ["aggs", place.as_str(), key].map(str::to_string);
-            let mut problem = |key: &'static str, message: String| problems.push(Problem::whole(message).under(path(key)));
-            if hidden::is_hidden(&aggregate.alias) {
-                problem("alias", format!("the name `{}` is reserved", aggregate.alias));
-            } else if !taken.insert(&aggregate.alias) {
-                problem("alias", format!("the output has a column `{}` already; give another `alias`", aggregate.alias));
-            }
-            let column = match &aggregate.column {
-                None => None,
-                Some(name) => match find(schema, name) {
-                    Some(index) => Some(index),
-                    None => {
-                        problem("column", unknown(name, schema));
-                        continue;
-                    }
-                },
-            };
-            let values = column.map(|index| schema.field(index).data_type().clone());
-            let Some(result) = aggregate.function.result(values.as_ref().unwrap_or(&DataType::Int64)) else {
-                let of = values.as_ref().map(types::name).unwrap_or_default();
-                problem("column", format!("`{}` has no meaning over values of type `{of}`", aggregate.function.name()));
-                continue;
-            };
-            let filter = match &aggregate.filter {
-                None => None,
-                Some(text) => match condition(&cx.functions, &["aggs", &place, "filter"], text, schema) {
-                    Ok(typed) if typed.uses_now() => {
-                        problem(
-                            "filter",
-                            "a filter of an aggregate cannot use `now()`: its state would depend on when it is restored".into(),
-                        );
-                        continue;
-                    }
-                    Ok(typed) => Some(typed),
-                    Err(found) => {
-                        problems.push(found);
-                        continue;
-                    }
-                },
-            };
-            bound.push(BoundAggregate {
-                aggregate: Aggregate { function: aggregate.function, values, filtered: filter.is_some() },
-                column,
-                reads: filter.as_ref().map(|typed| typed.columns().clone()).unwrap_or_default(),
-                filter: filter.map(|typed| typed.compile()),
-                field: Field::new(&aggregate.alias, result, aggregate.function != Function::Count),
-            });
-        }
-        bound
+    fn time(&self, schema: &SchemaRef, problems: &mut Vec<Problem>) -> Option<Time> {
+        let Some(name) = &self.time_column else { return Some(Time::Clock) };
+        let (index, zone) = time_column(schema, name, "timeColumn", problems)?;
+        Some(Time::Column { index, name: name.clone(), zone })
     }
 
     /// The input columns that any output needs; all of them when late rows are wanted whole.
@@ -356,53 +184,54 @@ impl WindowDef {
         if self.late_output.is_some() {
             return schema.fields().iter().map(|field| field.name().clone()).collect();
         }
-        let mut reads: BTreeSet<String> = self.group_by.iter().cloned().collect();
-        reads.insert(self.time_column.clone());
-        reads.extend(self.aggregates.iter().filter_map(|aggregate| aggregate.column.clone()));
-        reads.extend(aggregates.iter().flat_map(|bound| bound.reads.iter().cloned()));
+        let mut reads: BTreeSet<String> = self.group_by.iter().chain(&self.time_column).cloned().collect();
+        reads.extend(aggregates::reads(aggregates));
         reads
     }
 
     fn signature(&self, schema: &SchemaRef, groups: &[usize]) -> Signature {
-        let (window, slide, offset) = self.millis;
+        let Shape { size, slide, step, offset, zone } = &self.shape;
         let groups: Vec<Value> = groups
             .iter()
             .map(|index| json!({ "column": schema.field(*index).name(), "type": types::name(schema.field(*index).data_type()) }))
             .collect();
-        let aggregates: Vec<Value> = self
-            .aggregates
-            .iter()
-            .map(|aggregate| {
-                let of = aggregate.column.as_ref().and_then(|name| find(schema, name));
-                json!({
-                    "op": aggregate.function.name(),
-                    "column": aggregate.column,
-                    "type": of.map(|index| types::name(schema.field(index).data_type())),
-                    "filter": aggregate.filter,
-                })
-            })
-            .collect();
-        Signature::new(INFO.op, state::VERSION)
-            .with("timeColumn", self.time_column.as_str())
-            .with("windowMs", window)
-            .with("slideMs", slide)
-            .with("offsetMs", offset)
+        let mut signature = Signature::new(INFO.op, state::VERSION)
+            .with("timeColumn", self.time_column.as_deref().map_or(Value::Null, Value::from))
+            .with("windowMs", *size)
+            .with("slideMs", *slide)
+            .with("offsetMs", offset.rem_euclid(*slide))
             .with("groupBy", groups)
-            .with("aggs", aggregates)
-            .with("hash", hash::HASH_VERSION)
+            .with("aggs", aggregates::signature(&self.aggregates, schema))
+            .with("hash", hash::HASH_VERSION);
+        // What is left out is as it was before there was such a key.
+        if let Some(step) = step {
+            signature = signature.with("stepMs", *step);
+        }
+        if let Some(zone) = zone {
+            signature = signature.with("timeZone", zone.name());
+        }
+        if self.lateness > 0 {
+            // A window that was given up can no longer be put right.
+            signature = signature.with("allowedLatenessMs", self.lateness);
+        }
+        if self.key_by != self.group_by {
+            signature = signature.with("keyBy", self.key_by.clone());
+        }
+        signature
     }
 
     fn details(&self) -> String {
-        let aggregates: Vec<String> = self
-            .aggregates
-            .iter()
-            .map(|aggregate| {
-                let of = aggregate.column.as_deref().unwrap_or("*");
-                let filter = aggregate.filter.as_ref().map(|filter| format!(" where {filter}")).unwrap_or_default();
-                format!("{} = {}({of}){filter}", aggregate.alias, aggregate.function.name())
-            })
-            .collect();
         let by = if self.group_by.is_empty() { String::new() } else { format!(" by {}", self.group_by.join(", ")) };
-        format!("{} over {}{by}: {}", self.described, self.time_column, aggregates.join(", "))
+        let over = self.time_column.as_deref().unwrap_or("the clock");
+        let mut details = format!("{} over {over}{by}: {}", self.shape.describe(), aggregates::describe(&self.aggregates));
+        if self.lateness > 0 {
+            details += &format!("; kept for {} after firing", show(self.lateness));
+        }
+        if let Some(early) = &self.early {
+            let rows = early.rows.map(|rows| format!("{rows} rows"));
+            let millis = early.millis.map(|millis| show(i64::try_from(millis).unwrap_or(i64::MAX)));
+            details += &format!("; updates every {}", rows.into_iter().chain(millis).collect::<Vec<_>>().join(" or "));
+        }
+        details
     }
 }

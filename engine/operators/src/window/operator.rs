@@ -1,60 +1,81 @@
 //! The operator: rows in, windows out.
 
 mod emission;
+mod late;
+mod updates;
 
-use super::arithmetic::{Run, Unit, Windows, runs};
-use super::panes::{Aggregate, Panes, Shape};
+use super::arithmetic::{Run, Unit, runs};
+use super::calendar::Grid;
+use super::panes::{Panes, Shape};
 use super::state;
-use crate::aggregates::masked;
-use crate::expression::{BadRows, truths};
-use crate::fired::{self, FIRED, Fired};
-use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt32Array};
+use crate::aggregates::{BoundAggregate, far_times, null_times};
+use crate::expression::BadRows;
+use crate::fired::{FIRED, Fired};
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use arrow::buffer::BooleanBuffer;
-use arrow::compute::{filter_record_batch, take, take_record_batch};
-use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow::compute::{filter_record_batch, take};
+use arrow::datatypes::{DataType, SchemaRef};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tidegate_api::{
-    BadReason, Epoch, Error, EventTime, Flow, Operator, OperatorCtx, OperatorFactory, Output, PieceId, RestoredPiece, Result, Signature,
-    StatePiece, time::raw_times,
+    Epoch, Error, EventTime, Flow, Operator, OperatorCtx, OperatorFactory, Output, PieceId, RestoredPiece, Result, Signature, StatePiece,
+    time::raw_times,
 };
-use tidegate_dialect::Compiled;
 
 use emission::{Firing, Made};
+use updates::{Quiet, Updates};
 
 const NAME: &str = "windowedAggregate";
+/// The zone of windows of the clock.
+pub(super) const CLOCK_ZONE: &str = "UTC";
 /// Rows that alternate between panes more often than this are brought in order first: work per run must stay work per batch.
 const SHORT_RUN: usize = 16;
+
+/// What tells a row's window.
+#[derive(Debug, Clone)]
+pub(super) enum Time {
+    /// A column: its index, name and zone.
+    Column { index: usize, name: String, zone: Option<Arc<str>> },
+    /// The clock, when a row is taken.
+    Clock,
+}
+
+/// When results come out before their window is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Early {
+    /// After so many rows of a task.
+    pub(super) rows: Option<u64>,
+    /// So many milliseconds after the first change.
+    pub(super) millis: Option<u64>,
+}
 
 /// A stage, typed.
 #[derive(Debug)]
 pub(super) struct Plan {
-    pub(super) windows: Windows,
-    /// The time column's index and zone.
-    pub(super) time: usize,
-    pub(super) zone: Option<Arc<str>>,
+    pub(super) grid: Grid,
+    pub(super) time: Time,
+    /// How long a window is kept after it has fired.
+    pub(super) lateness: i64,
+    pub(super) early: Option<Early>,
+    /// After how long without rows all windows fire.
+    pub(super) idle: Option<u64>,
     /// The group columns' indices and types.
     pub(super) groups: Vec<usize>,
     pub(super) group_types: Vec<DataType>,
+    /// Those among the groups that decide a row's vnode.
+    pub(super) dealt_by: Vec<usize>,
     pub(super) aggregates: Vec<BoundAggregate>,
-    /// The output: window, groups, results, and `_key` when `keyed`.
+    /// The output: window, groups, results, `_key` when `keyed`, `_op` when rows replace earlier ones.
     pub(super) schema: SchemaRef,
     pub(super) keyed: bool,
     pub(super) signature: Signature,
 }
 
-/// An aggregate of a stage, typed.
-#[derive(Debug)]
-pub(super) struct BoundAggregate {
-    pub(super) aggregate: Aggregate,
-    /// Its column's index.
-    pub(super) column: Option<usize>,
-    /// The condition on the rows it takes.
-    pub(super) filter: Option<Compiled>,
-    /// The columns that the condition reads.
-    pub(super) reads: BTreeSet<String>,
-    /// Its output column.
-    pub(super) field: Field,
+impl Plan {
+    /// Whether a row may replace an earlier one.
+    pub(super) fn updates(&self) -> bool {
+        self.lateness > 0 || self.early.is_some()
+    }
 }
 
 /// Opens the operator of each task.
@@ -91,6 +112,9 @@ impl OperatorFactory for WindowFactory {
             fired: Fired::new(ctx.vnodes),
             cursor: i64::MIN,
             firing: None,
+            updates: Updates::default(),
+            quiet: Quiet::default(),
+            promised: i64::MIN,
             named: Vec::new(),
             scratch: Scratch::default(),
             ctx,
@@ -118,10 +142,16 @@ struct WindowedAggregate {
     plan: Arc<Plan>,
     ctx: OperatorCtx,
     panes: Panes,
+    /// Through which moment each vnode has fired.
     fired: Fired,
-    /// Windows that end here or before are done with, also while a watermark is being worked through.
+    /// The mark at which windows end that have fired, also while a watermark is being worked through.
     cursor: i64,
     firing: Option<Firing>,
+    updates: Updates,
+    quiet: Quiet,
+    /// Everything through this moment is being fired because of the clock. Rows may come in between: what they belong to has
+    /// been promised away.
+    promised: i64,
     named: Vec<Named>,
     scratch: Scratch,
 }
@@ -131,10 +161,25 @@ impl Operator for WindowedAggregate {
         if batch.num_rows() == 0 {
             return Ok(());
         }
-        let (times, scale) = raw_times(batch.column(self.plan.time))?;
-        runs(times.values(), Unit::of(scale), self.plan.windows, &mut self.scratch.runs, &mut self.scratch.far);
+        self.quiet.rows_came();
         let mut bad = BadRows::default();
-        self.find_bad_times(&times, &mut bad);
+        let Time::Column { index, name, .. } = &self.plan.time else {
+            self.scratch.runs.clear();
+            let pane = self.plan.grid.pane_of(self.now());
+            let pane = pane.ok_or_else(|| Error::internal("the clock shows a time that no window holds"))?;
+            self.scratch.runs.push(Run { pane, from: 0, to: batch.num_rows() });
+            let masks = self.masks(&batch, &mut bad);
+            if bad.is_empty() {
+                return self.absorb(batch, masks, out);
+            }
+            let good = filter_record_batch(&batch, &BooleanArray::new(bad.good(batch.num_rows()), None))?;
+            bad.report(&batch, out);
+            return self.on_batch(0, good, out);
+        };
+        let (times, scale) = raw_times(batch.column(*index))?;
+        runs(times.values(), Unit::of(scale), &self.plan.grid, &mut self.scratch.runs, &mut self.scratch.far);
+        null_times(&times, name, &mut bad);
+        far_times(&self.scratch.far, &times, name, &mut bad);
         let masks = self.masks(&batch, &mut bad);
         if bad.is_empty() {
             return self.absorb(batch, masks, out);
@@ -150,37 +195,38 @@ impl Operator for WindowedAggregate {
     }
 
     fn on_watermark(&mut self, watermark: EventTime, out: &mut Output) -> Result<Flow> {
-        let through = watermark.as_millis();
-        let mut made = Made::new(self.ctx.batch_rows.max(1));
-        loop {
-            if let Some(mut firing) = self.firing.take() {
-                while firing.next < firing.columns.rows {
-                    let rows = made.room().min(firing.columns.rows - firing.next);
-                    made.push(self.portion(&firing, rows, out)?, rows);
-                    firing.next += rows;
-                    if made.room() == 0 {
-                        made.flush(&self.plan, out)?;
-                        self.firing = Some(firing);
-                        return Ok(Flow::More);
-                    }
-                }
-            }
-            match self.next_due(through) {
-                Some(end) => self.firing = Some(self.fire(end)?),
-                None => break,
-            }
+        match self.plan.time {
+            // Only the end of the input means something to windows of the clock.
+            Time::Clock if watermark != EventTime::MAX => Ok(Flow::Done),
+            Time::Clock | Time::Column { .. } => self.advance(Some(watermark.as_millis()), out),
         }
-        made.flush(&self.plan, out)?;
-        self.fired.raise(through);
-        self.cursor = self.cursor.max(self.fired.low);
-        self.ctx.state_bytes.set(self.panes.bytes() as u64);
-        Ok(Flow::Done)
+    }
+
+    fn on_time(&mut self, out: &mut Output) -> Result<Flow> {
+        let through = match self.plan.time {
+            Time::Clock => Some(self.now()),
+            Time::Column { .. } => self.idle_through(),
+        };
+        if let Some(through) = through {
+            self.promised = self.promised.max(through);
+        }
+        let through = (self.promised > self.fired.low).then_some(self.promised);
+        if through.is_none() && !self.plan.updates() && self.firing.is_none() {
+            return Ok(Flow::Done);
+        }
+        self.advance(through, out)
     }
 
     fn output_watermark(&self, watermark: EventTime) -> EventTime {
-        match watermark {
-            EventTime::MIN | EventTime::MAX => watermark,
-            at => EventTime(self.plan.windows.open_start(at.as_millis()).saturating_mul(1000)).min(at),
+        match (watermark, &self.plan.time) {
+            (EventTime::MIN | EventTime::MAX, _) => watermark,
+            // Its windows are not on the clock of the rows.
+            (_, Time::Clock) => EventTime::MIN,
+            (at, Time::Column { .. }) => {
+                let grid = &self.plan.grid;
+                let open = grid.windows.open_start(grid.reached(at.as_millis().saturating_sub(self.plan.lateness)));
+                EventTime(grid.moment(open).saturating_mul(1000)).min(at)
+            }
         }
     }
 
@@ -194,7 +240,7 @@ impl Operator for WindowedAggregate {
         let (panes, shape) = self.panes.all();
         for (start, pane) in panes {
             if pane.dirty {
-                let data = state::encode_pane(pane, shape, self.ctx.vnode_count)?;
+                let data = state::encode_pane(pane, shape, &self.plan.dealt_by, self.ctx.vnode_count)?;
                 pieces.push(StatePiece::New { name: state::pane_name(start), vnodes, data });
                 self.named.push(Named::Pane(start));
                 pane.saved.clear();
@@ -252,35 +298,61 @@ impl Operator for WindowedAggregate {
         for (start, pane) in panes {
             pane.dirty = partial.contains(&start);
         }
-        self.cursor = self.fired.low;
+        self.cursor = self.plan.grid.reached(self.fired.low);
         self.ctx.state_bytes.set(self.panes.bytes() as u64);
         Ok(())
     }
 }
 
 impl WindowedAggregate {
-    fn find_bad_times(&self, times: &Int64Array, bad: &mut BadRows) {
-        let name = || self.plan.signature.parameters.get("timeColumn").and_then(|name| name.as_str()).unwrap_or_default();
-        if let Some(nulls) = times.nulls().filter(|nulls| nulls.null_count() > 0) {
-            for row in (0..times.len()).filter(|row| nulls.is_null(*row)) {
-                bad.add(row, BadReason::MissingValue, Some(name()), || format!("the time column `{}` is null", name()));
-            }
-        }
-        for row in &self.scratch.far {
-            bad.add(*row, BadReason::TypeMismatch, Some(name()), || {
-                format!("the time `{}` in column `{}` is too far from 1970 for a window", times.value(*row), name())
-            });
-        }
-    }
-
     /// The rows that each aggregate takes, where it does not take all.
     fn masks(&self, batch: &RecordBatch, bad: &mut BadRows) -> Vec<Option<BooleanBuffer>> {
-        let mask = |bound: &BoundAggregate, bad: &mut BadRows| {
-            let evaluated = bound.filter.as_ref()?.evaluate(batch, EventTime(0));
-            bad.add_failed(evaluated.bad, Some(bound.field.name()));
-            Some(truths(&evaluated.values))
-        };
-        self.plan.aggregates.iter().map(|bound| mask(bound, bad)).collect()
+        self.plan.aggregates.iter().map(|bound| bound.mask(batch, bad)).collect()
+    }
+
+    /// What the clock shows, never before what has fired: a clock that was put back must not make rows late.
+    fn now(&self) -> i64 {
+        self.ctx.clock.wall().as_millis().max(self.fired.high).max(self.promised)
+    }
+
+    /// Emits what changed since it was emitted, and then, with `through`, the windows that end there or before. One portion.
+    fn advance(&mut self, through: Option<i64>, out: &mut Output) -> Result<Flow> {
+        let mut made = Made::new(self.ctx.batch_rows.max(1));
+        loop {
+            if let Some(mut firing) = self.firing.take() {
+                while firing.next < firing.columns.rows {
+                    let rows = made.room().min(firing.columns.rows - firing.next);
+                    made.push(self.portion(&firing, rows, out)?, rows);
+                    firing.next += rows;
+                    if made.room() == 0 {
+                        made.flush(&self.plan, out)?;
+                        self.firing = Some(firing);
+                        return Ok(Flow::More);
+                    }
+                }
+            }
+            if let Some(end) = self.next_update() {
+                self.firing = Some(self.update(end)?);
+                continue;
+            }
+            let Some(through) = through else { break };
+            match self.next_due(self.plan.grid.reached(through), self.closed(through)) {
+                Some(end) => self.firing = Some(self.fire(end)?),
+                None => {
+                    self.fired.raise(through);
+                    self.cursor = self.cursor.max(self.plan.grid.reached(self.fired.low));
+                    break;
+                }
+            }
+        }
+        made.flush(&self.plan, out)?;
+        self.ctx.state_bytes.set(self.panes.bytes() as u64);
+        Ok(Flow::Done)
+    }
+
+    /// The mark through which windows are done with for good once everything through a moment has fired.
+    fn closed(&self, through: i64) -> i64 {
+        self.plan.grid.reached(through.saturating_sub(self.plan.lateness))
     }
 
     /// Takes good rows; `scratch.runs` are theirs.
@@ -292,11 +364,7 @@ impl WindowedAggregate {
         let mut groups: Vec<ArrayRef> = self.plan.groups.iter().map(|index| Arc::clone(batch.column(*index))).collect();
         let mut values: Vec<Option<ArrayRef>> = Vec::with_capacity(masks.len());
         for (bound, mask) in self.plan.aggregates.iter().zip(masks) {
-            let column = bound.column.map(|index| bound.aggregate.function.prepared(batch.column(index))).transpose()?;
-            values.push(match mask {
-                None => column,
-                Some(passing) => Some(masked(column, passing)?),
-            });
+            values.push(bound.values(&batch, mask)?);
         }
         if self.scratch.runs.len() > 2 && self.scratch.runs.len() * SHORT_RUN > batch.num_rows() {
             let order = bring_in_order(&mut self.scratch.runs);
@@ -305,58 +373,21 @@ impl WindowedAggregate {
             }
         }
         let keys = self.panes.shape().keys(&groups)?;
+        let watched = self.watched();
+        let mut rows = 0;
         for run in &self.scratch.runs {
-            self.panes.at(run.pane)?.absorb(&keys, &values, run.from..run.to, &mut self.scratch.numbers)?;
+            let watch = watched.is_some_and(|mark| self.plan.grid.windows.first_end(run.pane) <= mark);
+            self.panes.at(run.pane)?.absorb(&keys, &values, run.from..run.to, &mut self.scratch.numbers, watch)?;
+            rows += run.to - run.from;
         }
+        self.changed(rows);
         Ok(())
     }
 
-    /// Takes the rows out of `scratch.runs` for which every window has fired.
-    fn set_late_aside(&mut self, batch: &RecordBatch, out: &mut Output) -> Result<()> {
-        let (windows, fired) = (self.plan.windows, &self.fired);
-        if self.scratch.runs.iter().all(|run| windows.first_end(run.pane) > fired.high) {
-            return Ok(());
-        }
-        let mut vnodes = None;
-        let mut kept: Vec<Run> = Vec::with_capacity(self.scratch.runs.len());
-        let mut late: Vec<u32> = Vec::new();
-        for run in &self.scratch.runs {
-            let (first, last) = (windows.first_end(run.pane), windows.last_end(run.pane));
-            if last <= fired.low {
-                late.extend(run.from as u32..run.to as u32);
-            } else if first > fired.high {
-                kept.push(*run);
-            } else if fired.low == fired.high {
-                out.late_windows += (run.to - run.from) as u64;
-                kept.push(*run);
-            } else {
-                // Only after a restore that brought vnodes of different progress together, until the next watermark.
-                if vnodes.is_none() {
-                    let groups: Vec<ArrayRef> = self.plan.groups.iter().map(|index| Arc::clone(batch.column(*index))).collect();
-                    vnodes = Some(fired::vnodes(&groups, batch.num_rows(), self.ctx.vnode_count, &mut self.scratch.hashes)?);
-                }
-                for row in run.from..run.to {
-                    let vnode = vnodes.as_ref().map_or(0, |vnodes| vnodes[row]);
-                    let through = fired.of(vnode)?;
-                    if last <= through {
-                        late.push(row as u32);
-                        continue;
-                    }
-                    out.late_windows += u64::from(first <= through);
-                    match kept.last_mut().filter(|previous| previous.pane == run.pane && previous.to == row) {
-                        Some(previous) => previous.to += 1,
-                        None => kept.push(Run { pane: run.pane, from: row, to: row + 1 }),
-                    }
-                }
-            }
-        }
-        if late.len() == batch.num_rows() {
-            out.late.push(batch.clone());
-        } else if !late.is_empty() {
-            out.late.push(take_record_batch(batch, &UInt32Array::from(late))?);
-        }
-        self.scratch.runs = kept;
-        Ok(())
+    /// The vnodes of rows with these groups.
+    fn dealt(&mut self, groups: &[ArrayRef], rows: usize) -> Result<Vec<u16>> {
+        let columns: Vec<ArrayRef> = self.plan.dealt_by.iter().map(|index| Arc::clone(&groups[*index])).collect();
+        crate::fired::vnodes(&columns, rows, self.ctx.vnode_count, &mut self.scratch.hashes)
     }
 }
 

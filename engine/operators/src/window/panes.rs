@@ -1,30 +1,14 @@
 //! Open panes: each a key table and the accumulators over its groups. Recycled once nobody needs them.
 
-use crate::aggregates::{Accumulator, Finished, Function};
+use crate::aggregates::{Accumulator, Aggregate, Finished};
 use crate::keys::{GroupBy, Groups, Keys};
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array};
+use arrow::compute::filter;
 use arrow::datatypes::{DataType, Int64Type};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use tidegate_api::{Error, PieceId, Result};
-
-/// An aggregate as panes see it: its function and the type of its values.
-#[derive(Debug, Clone)]
-pub(crate) struct Aggregate {
-    /// What is computed.
-    pub(crate) function: Function,
-    /// Over values of which type; `None` counts rows.
-    pub(crate) values: Option<DataType>,
-    /// Whether only some rows are taken.
-    pub(crate) filtered: bool,
-}
-
-impl Aggregate {
-    fn counts_rows(&self) -> bool {
-        self.function == Function::Count && self.values.is_none() && !self.filtered
-    }
-}
 
 /// One slice of time.
 #[derive(Debug)]
@@ -35,6 +19,8 @@ pub(crate) struct Pane {
     pub(crate) saved: Vec<PieceId>,
     /// Whether it has changed since.
     pub(crate) dirty: bool,
+    /// The groups that have changed since they were last emitted, as far as anybody asked; empty when none has.
+    changes: Vec<bool>,
 }
 
 #[derive(Debug)]
@@ -63,6 +49,25 @@ pub(crate) struct Columns {
     pub(crate) rows: usize,
 }
 
+impl Columns {
+    /// Some of the groups.
+    fn filtered(self, wanted: &BooleanArray) -> Result<Self> {
+        let mut places = vec![None; self.rows];
+        let mut rows = 0;
+        for (_, place) in places.iter_mut().enumerate().filter(|(group, _)| wanted.value(*group)) {
+            *place = Some(rows);
+            rows += 1;
+        }
+        let groups = self.groups.iter().map(|column| Ok(filter(column, wanted)?)).collect::<Result<_>>()?;
+        let some = |result: Finished| {
+            let misfits = result.misfits.into_iter().filter_map(|(group, value)| Some((places[group]?, value))).collect();
+            Ok(Finished { values: filter(&result.values, wanted)?, misfits })
+        };
+        let results = self.results.into_iter().map(some).collect::<Result<_>>()?;
+        Ok(Columns { groups, results, rows })
+    }
+}
+
 impl Shape {
     /// The shape of a stage.
     ///
@@ -87,7 +92,7 @@ impl Shape {
     pub(crate) fn state_widths(&self) -> Result<Vec<usize>> {
         Ok(match self.pane()?.accumulators {
             Accumulators::Rows(_) => vec![1],
-            Accumulators::Each(each) => each.iter().map(|accumulator| accumulator.state().len()).collect(),
+            Accumulators::Each(each) => each.iter().map(|accumulator| Ok(accumulator.state()?.len())).collect::<Result<_>>()?,
         })
     }
 
@@ -95,22 +100,37 @@ impl Shape {
         let accumulators = match self.aggregates.as_slice() {
             [one] if one.counts_rows() => Accumulators::Rows(Vec::new()),
             several => {
-                let made: Result<Vec<_>> = several.iter().map(|one| one.function.accumulator(one.values.as_ref())).collect();
+                let made: Result<Vec<_>> = several.iter().map(Aggregate::accumulator).collect();
                 Accumulators::Each(made?)
             }
         };
-        Ok(Pane { groups: self.by.table(), accumulators, saved: Vec::new(), dirty: false })
+        Ok(Pane { groups: self.by.table(), accumulators, saved: Vec::new(), dirty: false, changes: Vec::new() })
     }
 }
 
 impl Pane {
-    /// Takes rows. `values` are prepared, one per aggregate, of the whole batch.
+    /// Takes rows. `values` are prepared, one per aggregate, of the whole batch. With `watch` it remembers which groups changed.
     ///
     /// # Errors
     /// `Internal` when keys are of another stage.
-    pub(crate) fn absorb(&mut self, keys: &Keys, values: &[Option<ArrayRef>], rows: Range<usize>, numbers: &mut Vec<u32>) -> Result<()> {
+    pub(crate) fn absorb(
+        &mut self,
+        keys: &Keys,
+        values: &[Option<ArrayRef>],
+        rows: Range<usize>,
+        numbers: &mut Vec<u32>,
+        watch: bool,
+    ) -> Result<()> {
         self.dirty = true;
         match &mut self.accumulators {
+            Accumulators::Rows(counts) if watch => {
+                numbers.clear();
+                self.groups.intern(keys, rows, |group| numbers.push(group))?;
+                counts.resize(self.groups.len(), 0);
+                numbers.iter().for_each(|group| counts[*group as usize] += 1);
+                self.changed(numbers);
+                Ok(())
+            }
             Accumulators::Rows(counts) => {
                 if matches!(keys, Keys::None) {
                     counts.resize(1, 0);
@@ -130,14 +150,39 @@ impl Pane {
                 for (accumulator, values) in accumulators.iter_mut().zip(values) {
                     match values {
                         Some(values) if rows.len() != values.len() => {
-                            accumulator.update(numbers, total, Some(&values.slice(rows.start, rows.len())));
+                            accumulator.update(numbers, total, Some(&values.slice(rows.start, rows.len())))?;
                         }
-                        whole => accumulator.update(numbers, total, whole.as_ref()),
+                        whole => accumulator.update(numbers, total, whole.as_ref())?,
                     }
+                }
+                if watch {
+                    self.changed(numbers);
                 }
                 Ok(())
             }
         }
+    }
+
+    fn changed(&mut self, groups: &[u32]) {
+        self.changes.resize(self.groups.len(), false);
+        groups.iter().for_each(|group| self.changes[*group as usize] = true);
+    }
+
+    /// Whether groups have changed that are to be emitted again.
+    pub(crate) fn has_changes(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    /// They have been emitted.
+    pub(crate) fn forget_changes(&mut self) {
+        self.changes.clear();
+    }
+
+    /// Which groups have changed.
+    fn changes(&self) -> BooleanArray {
+        let mut changes = self.changes.clone();
+        changes.resize(self.groups.len(), false);
+        BooleanArray::from(changes)
     }
 
     /// Takes in another pane of the same stage.
@@ -155,10 +200,15 @@ impl Pane {
             }
             (Accumulators::Each(accumulators), Accumulators::Each(theirs)) => {
                 for (accumulator, other) in accumulators.iter_mut().zip(theirs) {
-                    accumulator.merge(numbers, self.groups.len(), &other.state())?;
+                    accumulator.merge(numbers, self.groups.len(), &other.state()?)?;
                 }
             }
             _ => return Err(Error::internal("panes of two stages meet")),
+        }
+        if other.has_changes() {
+            let theirs = numbers.iter().zip(&other.changes).filter(|(_, changed)| **changed);
+            let changed: Vec<u32> = theirs.map(|(group, _)| *group).collect();
+            self.changed(&changed);
         }
         Ok(())
     }
@@ -194,7 +244,7 @@ impl Pane {
     pub(crate) fn state(&mut self, shape: &Shape) -> Result<(Vec<ArrayRef>, Vec<Vec<ArrayRef>>, usize)> {
         let states = match &self.accumulators {
             Accumulators::Rows(counts) => vec![vec![Arc::new(Int64Array::from(counts.clone())) as ArrayRef]],
-            Accumulators::Each(accumulators) => accumulators.iter().map(|accumulator| accumulator.state()).collect(),
+            Accumulators::Each(accumulators) => accumulators.iter().map(|accumulator| accumulator.state()).collect::<Result<_>>()?,
         };
         Ok((shape.by.columns(&mut self.groups, false)?, states, self.groups.len()))
     }
@@ -221,6 +271,7 @@ impl Pane {
             Accumulators::Each(accumulators) => accumulators.iter_mut().for_each(|accumulator| accumulator.clear()),
         }
         self.saved.clear();
+        self.changes.clear();
         self.dirty = false;
     }
 
@@ -286,6 +337,16 @@ impl Panes {
         self.open.keys().next().copied()
     }
 
+    /// The start of the latest open pane.
+    pub(crate) fn last(&self) -> Option<i64> {
+        self.open.keys().next_back().copied()
+    }
+
+    /// The starts of the open panes at or after a time, earliest first.
+    pub(crate) fn from(&self, start: i64) -> impl Iterator<Item = i64> + '_ {
+        self.open.range(start..).map(|(start, _)| *start)
+    }
+
     /// Closes a pane; it is to be given back with [`Panes::recycle`].
     pub(crate) fn close(&mut self, start: i64) -> Option<Pane> {
         self.open.remove(&start)
@@ -300,14 +361,15 @@ impl Panes {
         }
     }
 
-    /// The open panes between two times, merged; the panes stay open.
+    /// The open panes between two times, merged; the panes stay open. Either all groups, or those that have changed.
     ///
     /// # Errors
     /// `Internal` when a merge fails.
-    pub(crate) fn combined(&mut self, from: i64, to: i64, numbers: &mut Vec<u32>) -> Result<Columns> {
+    pub(crate) fn combined(&mut self, from: i64, to: i64, numbers: &mut Vec<u32>, only_changed: bool) -> Result<Columns> {
         let mut within = self.open.range_mut(from..to);
         if let (Some((_, only)), None) = (within.next(), within.next()) {
-            return only.finish(&self.shape, false);
+            let columns = only.finish(&self.shape, false)?;
+            return if only_changed { columns.filtered(&only.changes()) } else { Ok(columns) };
         }
         let mut merged = match self.spares.pop() {
             Some(spare) => spare,
@@ -317,6 +379,7 @@ impl Panes {
             merged.merge(pane, numbers)?;
         }
         let columns = merged.finish(&self.shape, true)?;
+        let columns = if only_changed { columns.filtered(&merged.changes())? } else { columns };
         self.recycle(merged);
         Ok(columns)
     }

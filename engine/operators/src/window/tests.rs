@@ -3,7 +3,9 @@
 mod behaviour;
 mod cases;
 mod config;
-mod harness;
-mod oracle;
+pub(crate) mod harness;
+pub(crate) mod oracle;
 mod properties;
 mod scenario;
+mod time_cases;
+mod updates;

@@ -1,53 +1,58 @@
 //! Windows on their way out: which is due, what it holds, and its rows in portions.
 
 use super::super::panes::Columns;
-use super::{BoundAggregate, Plan, WindowedAggregate};
+use super::{CLOCK_ZONE, Plan, Time, WindowedAggregate};
+use crate::aggregates::BoundAggregate;
 use crate::expression::BadRows;
-use crate::fired;
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, TimestampMillisecondArray};
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, TimestampMillisecondArray, UInt8Array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{concat, filter_record_batch};
 use arrow::datatypes::SchemaRef;
 use std::sync::Arc;
-use tidegate_api::{BadReason, EventTime, Output, Result, key, raw};
+use tidegate_api::{BadReason, EventTime, Output, Result, hidden, key, raw};
 
-/// A window on its way out.
+/// A window on its way out; its bounds are marks.
 #[derive(Debug)]
 pub(super) struct Firing {
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) columns: Columns,
     pub(super) next: usize,
+    /// Whether what changed comes out again, or early.
+    pub(super) again: bool,
 }
 
 impl WindowedAggregate {
-    /// The end of the next window to fire, if it ends at `through` or before. Closes panes that no window needs any more.
-    pub(super) fn next_due(&mut self, through: i64) -> Option<i64> {
-        let windows = self.plan.windows;
-        loop {
-            let pane = self.panes.first()?;
-            let end = windows.first_end(pane).max(windows.end_after(self.cursor));
-            if end <= windows.last_end(pane) {
-                return (end <= through).then_some(end);
-            }
+    /// The end of the next window to fire, if it is at `through` or before. Closes panes that no window needs any more: those of
+    /// windows that have fired and end at `closed` or before. All three are marks.
+    pub(super) fn next_due(&mut self, through: i64, closed: i64) -> Option<i64> {
+        let windows = self.plan.grid.windows;
+        while let Some(pane) = self.panes.first().filter(|pane| windows.last_end(*pane) <= closed.min(self.cursor)) {
             if let Some(closed) = self.panes.close(pane) {
                 self.panes.recycle(closed);
             }
         }
+        // Windows over panes before this have fired.
+        let pane = self.panes.from(self.cursor.saturating_sub(windows.size())).find(|pane| windows.last_end(*pane) > self.cursor)?;
+        let end = windows.first_end(pane).max(windows.end_after(self.cursor));
+        (end <= through).then_some(end)
     }
 
+    /// A window whose time has come.
     pub(super) fn fire(&mut self, end: i64) -> Result<Firing> {
-        let start = end - self.plan.windows.size();
+        let windows = self.plan.grid.windows;
+        let start = windows.start_of(end);
         self.cursor = end;
-        let columns = match self.plan.windows.tumbling().then(|| self.panes.close(start)).flatten() {
+        let alone = windows.tumbling() && self.plan.lateness == 0;
+        let columns = match alone.then(|| self.panes.close(start)).flatten() {
             Some(mut pane) => {
                 let columns = pane.finish(self.panes.shape(), true)?;
                 self.panes.recycle(pane);
                 columns
             }
-            None => self.panes.combined(start, end, &mut self.scratch.numbers)?,
+            None => self.panes.combined(start, end, &mut self.scratch.numbers, false)?,
         };
-        Ok(Firing { start, end, columns, next: 0 })
+        Ok(Firing { start, end, columns, next: 0, again: false })
     }
 
     /// The next `rows` groups of a window as output rows.
@@ -57,7 +62,7 @@ impl WindowedAggregate {
         let mut columns = groups.clone();
         columns.extend(firing.columns.results.iter().map(|result| part(&result.values)));
 
-        let ours = self.not_yet_fired(firing.end, &groups, rows)?;
+        let ours = if firing.again { self.still_open(firing.end, &groups, rows)? } else { self.not_yet_fired(firing.end, &groups, rows)? };
         let mut bad = BadRows::default();
         for (bound, result) in self.plan.aggregates.iter().zip(&firing.columns.results) {
             let within = result.misfits.iter().filter(|(group, _)| (firing.next..firing.next + rows).contains(group));
@@ -72,14 +77,15 @@ impl WindowedAggregate {
         }
         let width = columns.len();
         let visible = Arc::new(self.plan.schema.project(&(0..width + 2).collect::<Vec<_>>())?);
-        let whole = batch_of(&visible, &self.plan, &[Part { start: firing.start, end: firing.end, rows, columns }])?;
+        let (start, end) = self.bounds(firing);
+        let whole = batch_of(&visible, &self.plan, &[Part { start, end, rows, columns }])?;
         let mut passing = bad.good(rows);
         if let Some(ours) = ours {
             passing = &passing & &ours;
         }
         let reported = out.bad.len();
         bad.report(&whole, out);
-        out.bad[reported..].iter_mut().for_each(|row| row.event_time = Some(EventTime::from_millis(firing.start)));
+        out.bad[reported..].iter_mut().for_each(|row| row.event_time = Some(EventTime::from_millis(start)));
         let passed = filter_record_batch(&whole, &BooleanArray::new(passing, None))?;
         let columns = passed.columns()[2..].to_vec();
         let groups = columns[..groups.len()].to_vec();
@@ -88,26 +94,49 @@ impl WindowedAggregate {
 
     /// The groups whose vnode has not fired this window yet; `None` for all.
     fn not_yet_fired(&mut self, end: i64, groups: &[ArrayRef], rows: usize) -> Result<Option<BooleanBuffer>> {
-        if end > self.fired.high {
+        if end > self.plan.grid.reached(self.fired.high) {
             return Ok(None);
         }
-        let vnodes = fired::vnodes(groups, rows, self.ctx.vnode_count, &mut self.scratch.hashes)?;
         let mut ours = Vec::with_capacity(rows);
-        for vnode in vnodes {
-            ours.push(self.fired.of(vnode)? < end);
+        for vnode in self.dealt(groups, rows)? {
+            ours.push(self.plan.grid.reached(self.fired.of(vnode)?) < end);
         }
         Ok(Some(BooleanBuffer::from(ours)))
     }
 
+    /// The groups for whose vnode a window may come out again: it is not done with, and it has fired unless results come early.
+    /// `None` for all.
+    fn still_open(&mut self, end: i64, groups: &[ArrayRef], rows: usize) -> Result<Option<BooleanBuffer>> {
+        if self.fired.low == self.fired.high {
+            return Ok(None);
+        }
+        let early = self.plan.early.is_some();
+        let mut ours = Vec::with_capacity(rows);
+        for vnode in self.dealt(groups, rows)? {
+            let through = self.fired.of(vnode)?;
+            ours.push(self.closed(through) < end && (early || end <= self.plan.grid.reached(through)));
+        }
+        Ok(Some(BooleanBuffer::from(ours)))
+    }
+
+    /// When a window begins and ends.
+    fn bounds(&self, firing: &Firing) -> (i64, i64) {
+        (self.plan.grid.moment(firing.start), self.plan.grid.moment(firing.end))
+    }
+
     fn with_keys(&self, firing: &Firing, groups: &[ArrayRef], mut columns: Vec<ArrayRef>, rows: usize) -> Result<Part> {
+        let (start, end) = self.bounds(firing);
         if self.plan.keyed {
             columns.push(key::build(rows, |row, bytes| {
-                key::push_millis(bytes, firing.start);
-                key::push_millis(bytes, firing.end);
+                key::push_millis(bytes, start);
+                key::push_millis(bytes, end);
                 groups.iter().try_for_each(|group| key::push_value(bytes, group.as_ref(), row))
             })?);
         }
-        Ok(Part { start: firing.start, end: firing.end, rows, columns })
+        if self.plan.updates() {
+            columns.push(Arc::new(UInt8Array::from(vec![hidden::UPSERT; rows])));
+        }
+        Ok(Part { start, end, rows, columns })
     }
 
     fn misfit(&self, bound: &BoundAggregate, value: &str, firing: &Firing, groups: &[ArrayRef], row: usize) -> String {
@@ -118,8 +147,8 @@ impl WindowedAggregate {
             "`{}` is `{value}`, which `{}` cannot hold (window {} to {}{group})",
             bound.field.name(),
             tidegate_api::types::name(bound.field.data_type()),
-            EventTime::from_millis(firing.start),
-            EventTime::from_millis(firing.end),
+            EventTime::from_millis(self.bounds(firing).0),
+            EventTime::from_millis(self.bounds(firing).1),
         )
     }
 }
@@ -167,10 +196,14 @@ pub(super) struct Part {
 
 /// Parts as one batch, the bounds of each before its columns.
 fn batch_of(schema: &SchemaRef, plan: &Plan, parts: &[Part]) -> Result<RecordBatch> {
+    let zone = match &plan.time {
+        Time::Column { zone, .. } => zone.clone(),
+        Time::Clock => Some(Arc::from(CLOCK_ZONE)),
+    };
     let bounds = |of: fn(&Part) -> i64| -> ArrayRef {
         let mut millis: Vec<i64> = Vec::with_capacity(parts.iter().map(|part| part.rows).sum());
         parts.iter().for_each(|part| millis.extend(std::iter::repeat_n(of(part), part.rows)));
-        Arc::new(TimestampMillisecondArray::from(millis).with_timezone_opt(plan.zone.clone()))
+        Arc::new(TimestampMillisecondArray::from(millis).with_timezone_opt(zone.clone()))
     };
     let mut columns = vec![bounds(|part| part.start), bounds(|part| part.end)];
     for index in 0..parts.first().map_or(0, |part| part.columns.len()) {

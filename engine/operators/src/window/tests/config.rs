@@ -20,17 +20,19 @@ fn mistakes(step: Value) -> Vec<String> {
 #[test]
 fn every_mistake_in_the_keys_is_reported_with_its_place() {
     let found = mistakes(json!({ "op": "windowedAggregate", "timeColum": "t", "windowMs": 0, "slideMs": 5,
-        "aggs": [{ "op": "sum" }, { "op": "median", "column": "v" }, { "op": "cuont", "filtre": "x" }], "emit": { "everyRows": 1 } }));
+        "aggs": [{ "op": "sum" }, { "op": "percentile", "column": "v", "p": 2 }, { "op": "cuont", "filtre": "x" }, { "op": "argMax", "column": "v" }],
+        "keyBy": "v" }));
     assert_eq!(
         found,
         [
-            "emit: `emit` is not available yet",
             "timeColumn: `timeColumn` is missing",
             "windowMs: expected whole milliseconds, from 1 to 3162240000000 (100 years)",
+            "keyBy: `v` is not in `groupBy`; a group whose rows differ in it would be spread over several tasks, and come out in parts",
             "aggs.0.column: `sum` needs a `column`",
-            "aggs.1.op: the aggregation `median` is not available yet",
+            "aggs.1.p: `p` lies from 0 to 1, such as 0.95",
             "aggs.2.op: unknown aggregation `cuont`, did you mean `count`?",
             "aggs.2.filtre: unknown key `filtre`, did you mean `filter`?",
+            "aggs.3.by: `argMax` needs a `by`: the column that decides which row's value is taken",
             "timeColum: unknown key `timeColum`, did you mean `timeColumn`?",
         ]
     );
@@ -54,29 +56,49 @@ fn every_mistake_against_the_schema_is_reported_with_its_place() {
 }
 
 #[test]
-fn what_is_not_built_yet_is_refused_and_zero_lateness_is_not() {
-    let with = |key: &str, value: Value| {
+fn windows_that_cannot_be_are_refused_with_the_reason() {
+    let with = |keys: Value| {
         let mut step = json!({ "op": "windowedAggregate", "timeColumn": "t", "windowMs": 10, "aggs": [{ "op": "count" }] });
-        step.as_object_mut().unwrap().insert(key.into(), value);
+        step.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
         mistakes(step)
     };
-    for key in ["ingestTime", "stepMs", "timeZone", "allowedLatenessMs", "emit", "idleTimeoutMs", "keyBy"] {
-        assert_eq!(with(key, json!("x")), [format!("{key}: `{key}` is not available yet")]);
-    }
-    assert!(with("allowedLatenessMs", json!(0)).is_empty());
-    let eleven_days = 11 * 86_400_000_i64;
-    let far = |slide: i64| {
-        mistakes(
-            json!({ "op": "windowedAggregate", "timeColumn": "t", "windowMs": eleven_days, "slideMs": slide, "aggs": [{ "op": "count" }] }),
-        )
-    };
+    let day = 86_400_000_i64;
+    let far = with(json!({ "windowMs": 11 * day, "slideMs": 1 }));
     assert_eq!(
-        far(1),
+        far,
         ["slideMs: windows of 11d that start every 1ms put every row into 950400000 of them, and 50000 is the most: windows fire one \
              after the other, and no epoch ends in between; let them start further apart"]
     );
-    assert!(far(eleven_days / 50_000).is_empty());
-    assert_eq!(with("slideMs", json!(11)), ["slideMs: windows of 10ms that start every 11ms would leave out rows between them"]);
+    assert!(with(json!({ "windowMs": 11 * day, "slideMs": 11 * day / 50_000 })).is_empty());
+    assert_eq!(with(json!({ "slideMs": 11 })), ["slideMs: windows of 10ms that start every 11ms would leave out rows between them"]);
+    assert_eq!(with(json!({ "stepMs": 3 })), ["stepMs: windows of 10ms cannot grow by 3ms: it does not divide them"]);
+    assert_eq!(with(json!({ "step": "5ms", "slideMs": 5 })), ["slideMs: windows either slide or grow; keep `slideMs` or `stepMs`"]);
+    assert_eq!(
+        with(json!({ "windowMs": day, "stepMs": 1000 })),
+        ["stepMs: windows of 1d that grow by 1s are 86400 each, and 50000 is the most; let them grow by more at a time"]
+    );
+    assert_eq!(
+        with(json!({ "windowMs": day, "timeZone": "Europe/Berln" })),
+        ["timeZone: there is no time zone `Europe/Berln`; zones are named as `Europe/Berlin` or `UTC`"]
+    );
+    assert!(with(json!({ "timeZone": "UTC" }))[0].starts_with("timeZone: a time zone is for windows of whole days"));
+    assert!(with(json!({ "windowMs": 7 * day, "stepMs": day, "timeZone": "Asia/Kathmandu", "offsetMs": 4 * day + 1 })).is_empty());
+    assert_eq!(
+        with(json!({ "ingestTime": true, "allowedLatenessMs": 5, "idleTimeout": "1s" })),
+        [
+            "timeColumn: with `ingestTime` rows are put into windows by the clock; leave `timeColumn` out",
+            "allowedLatenessMs: with `ingestTime` no row is ever late; leave this out",
+            "idleTimeout: with `ingestTime` windows fire by the clock, rows or not; leave this out",
+        ]
+    );
+    assert_eq!(with(json!({ "emit": {} })), ["emit.everyRows: say how often: `{ everyRows = 1000 }` or `{ everyMs = 5000 }`"]);
+    assert_eq!(
+        with(json!({ "emit": { "everyRows": 0, "evry": 1 } })),
+        ["emit.everyRows: expected an integer of 1 or more", "emit.evry: unknown key `evry`, did you mean `every`?"]
+    );
+    assert!(with(json!({ "allowedLatenessMs": 0, "emit": { "everyMs": 1 } })).is_empty());
+    let unchanged = with(json!({ "ingestTime": false }));
+    assert!(unchanged.is_empty(), "{unchanged:?}");
 }
 
 #[test]

@@ -8,24 +8,24 @@ use serde_json::Value;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-pub(super) use crate::testing::shown;
+pub(crate) use crate::testing::shown;
 
 /// One row of the tests' schema.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Row {
-    pub(super) t: Option<i64>,
-    pub(super) k: Option<i64>,
-    pub(super) s: Option<String>,
-    pub(super) v: Option<i64>,
-    pub(super) f: Option<f64>,
+pub(crate) struct Row {
+    pub(crate) t: Option<i64>,
+    pub(crate) k: Option<i64>,
+    pub(crate) s: Option<String>,
+    pub(crate) v: Option<i64>,
+    pub(crate) f: Option<f64>,
 }
 
 /// A row with a time, a key and a value.
-pub(super) fn row(t: i64, k: i64, v: i64) -> Row {
+pub(crate) fn row(t: i64, k: i64, v: i64) -> Row {
     Row { t: Some(t), k: Some(k), v: Some(v), ..Row::default() }
 }
 
-pub(super) fn schema() -> SchemaRef {
+pub(crate) fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
         Field::new("t", DataType::Timestamp(TimeUnit::Millisecond, None), true),
         Field::new("k", DataType::Int64, true),
@@ -35,7 +35,7 @@ pub(super) fn schema() -> SchemaRef {
     ]))
 }
 
-pub(super) fn batch(rows: &[Row]) -> RecordBatch {
+pub(crate) fn batch(rows: &[Row]) -> RecordBatch {
     let columns: Vec<ArrayRef> = vec![
         Arc::new(rows.iter().map(|row| row.t).collect::<TimestampMillisecondArray>()),
         Arc::new(rows.iter().map(|row| row.k).collect::<Int64Array>()),
@@ -48,7 +48,7 @@ pub(super) fn batch(rows: &[Row]) -> RecordBatch {
 
 /// What happens to a job.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Act {
+pub(crate) enum Act {
     Rows(Vec<Row>),
     Watermark(i64),
     /// A barrier.
@@ -58,7 +58,7 @@ pub(super) enum Act {
 }
 
 /// A job of a window step over the tests' rows.
-pub(super) struct Job(testing::Job);
+pub(crate) struct Job(testing::Job);
 
 impl Deref for Job {
     type Target = testing::Job;
@@ -75,23 +75,23 @@ impl DerefMut for Job {
 }
 
 impl Job {
-    pub(super) fn new(step: &Value, tasks: usize, batch_rows: usize) -> Self {
+    pub(crate) fn new(step: &Value, tasks: usize, batch_rows: usize) -> Self {
         Job::with_keys(step, tasks, batch_rows, false)
     }
 
-    pub(super) fn with_keys(step: &Value, tasks: usize, batch_rows: usize, keyed: bool) -> Self {
+    pub(crate) fn with_keys(step: &Value, tasks: usize, batch_rows: usize, keyed: bool) -> Self {
         Job(testing::Job::new(testing::bind(step, &[StreamType::append(schema())], keyed), tasks, batch_rows))
     }
 
-    pub(super) fn rows(&mut self, rows: &[Row]) {
+    pub(crate) fn rows(&mut self, rows: &[Row]) {
         self.0.batch(0, &batch(rows));
     }
 
-    pub(super) fn vnodes(&self, batch: &RecordBatch) -> Vec<u16> {
+    pub(crate) fn vnodes(&self, batch: &RecordBatch) -> Vec<u16> {
         self.0.vnodes(0, batch)
     }
 
-    pub(super) fn run(&mut self, acts: &[Act], paranoid: bool) {
+    pub(crate) fn run(&mut self, acts: &[Act], paranoid: bool) {
         let acts: Vec<testing::Act> = acts.iter().map(Act::general).collect();
         self.0.run(&acts, paranoid);
     }

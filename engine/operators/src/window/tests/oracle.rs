@@ -4,35 +4,40 @@ use super::harness::{Act, Row};
 use std::collections::BTreeMap;
 
 /// The step that the oracle computes, over windows of this size and slide, by these columns.
-pub(super) fn step(size: i64, slide: i64, offset: i64, by: &[&str]) -> serde_json::Value {
+pub(crate) fn step(size: i64, slide: i64, offset: i64, by: &[&str]) -> serde_json::Value {
     serde_json::json!({
         "op": "windowedAggregate", "timeColumn": "t", "windowMs": size, "slideMs": slide, "offsetMs": offset, "groupBy": by,
-        "aggs": [
-            { "op": "count", "alias": "rows" },
-            { "op": "count", "column": "v", "alias": "values" },
-            { "op": "sum", "column": "v", "alias": "sum" },
-            { "op": "avg", "column": "v", "alias": "avg" },
-            { "op": "min", "column": "v", "alias": "least" },
-            { "op": "max", "column": "v", "alias": "greatest" },
-            { "op": "sum", "column": "f", "alias": "sumF" },
-            { "op": "avg", "column": "f", "alias": "avgF" },
-            { "op": "min", "column": "f", "alias": "leastF" },
-            { "op": "max", "column": "f", "alias": "greatestF" },
-            { "op": "min", "column": "s", "alias": "leastS" },
-            { "op": "max", "column": "s", "alias": "greatestS" },
-        ],
+        "aggs": aggs(),
     })
+}
+
+/// What the oracle computes of rows.
+pub(crate) fn aggs() -> serde_json::Value {
+    serde_json::json!([
+        { "op": "count", "alias": "rows" },
+        { "op": "count", "column": "v", "alias": "values" },
+        { "op": "sum", "column": "v", "alias": "sum" },
+        { "op": "avg", "column": "v", "alias": "avg" },
+        { "op": "min", "column": "v", "alias": "least" },
+        { "op": "max", "column": "v", "alias": "greatest" },
+        { "op": "sum", "column": "f", "alias": "sumF" },
+        { "op": "avg", "column": "f", "alias": "avgF" },
+        { "op": "min", "column": "f", "alias": "leastF" },
+        { "op": "max", "column": "f", "alias": "greatestF" },
+        { "op": "min", "column": "s", "alias": "leastS" },
+        { "op": "max", "column": "s", "alias": "greatestS" },
+    ])
 }
 
 /// What should come out.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Expected {
-    pub(super) rows: Vec<String>,
-    pub(super) overflows: usize,
-    pub(super) bad: usize,
-    pub(super) late: usize,
-    pub(super) late_windows: u64,
-    pub(super) absorbed: usize,
+pub(crate) struct Expected {
+    pub(crate) rows: Vec<String>,
+    pub(crate) overflows: usize,
+    pub(crate) bad: usize,
+    pub(crate) late: usize,
+    pub(crate) late_windows: u64,
+    pub(crate) absorbed: usize,
 }
 
 /// Every window that contains a time.
@@ -55,7 +60,7 @@ fn text(value: Option<impl ToString>) -> String {
     value.map_or("-".into(), |value| value.to_string())
 }
 
-fn group(row: &Row, by: &[&str]) -> String {
+pub(crate) fn group(row: &Row, by: &[&str]) -> String {
     by.iter()
         .map(|column| match *column {
             "k" => text(row.k),
@@ -73,7 +78,7 @@ fn total(a: &f64, b: &f64) -> std::cmp::Ordering {
 }
 
 /// The outcome of a script, whatever its batches, snapshots and crashes.
-pub(super) fn expected(acts: &[Act], size: i64, slide: i64, offset: i64, by: &[&str]) -> Expected {
+pub(crate) fn expected(acts: &[Act], size: i64, slide: i64, offset: i64, by: &[&str]) -> Expected {
     let mut expected = Expected::default();
     let mut open: BTreeMap<(i64, i64, String), Vec<Row>> = BTreeMap::new();
     let mut watermark = i64::MIN;
@@ -117,7 +122,8 @@ pub(super) fn expected(acts: &[Act], size: i64, slide: i64, offset: i64, by: &[&
     expected
 }
 
-fn aggregated(rows: &[Row]) -> Option<String> {
+/// The results of the step's aggregates over rows; `None` if one does not fit.
+pub(crate) fn aggregated(rows: &[Row]) -> Option<String> {
     let values: Vec<i64> = rows.iter().filter_map(|row| row.v).collect();
     let floats: Vec<f64> = rows.iter().filter_map(|row| row.f).collect();
     let texts: Vec<&String> = rows.iter().filter_map(|row| row.s.as_ref()).collect();

@@ -1,0 +1,177 @@
+//! The keys of `sessionAggregate`, and what they mean over a schema.
+
+use super::operator::{Plan, SessionFactory, VERSION};
+use super::sessions::Limits;
+use crate::aggregates::{self, AGGS, AggregateDef, Scope};
+use crate::binding::{key_columns, length, show, time_column};
+use crate::expression::at;
+use crate::step::{BindCtx, Bound, BoundNode, KeyInfo, StepDef, StepInfo, StreamType};
+use crate::window::{END, START, key_by};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tidegate_api::config::{Options, Problem};
+use tidegate_api::{ChangeMode, Signature, hash, hidden, types};
+
+pub(crate) const INFO: StepInfo = StepInfo {
+    op: "sessionAggregate",
+    summary: "Aggregates per group over sessions of event time: rows of a group that come at most a gap apart, exactly one gap included. A session fires once the watermark has passed its end.",
+    keys: &[
+        KeyInfo { name: "timeColumn", takes: "column", text: "the event time: a timestamp, or int64 milliseconds" },
+        KeyInfo { name: "gapMs", takes: "milliseconds, or `gap` as text", text: "how far apart two rows of one session may be" },
+        KeyInfo {
+            name: "maxMs",
+            takes: "milliseconds, or `max` as text?",
+            text: "how far apart the first and the last row of a session may be; the row that would make it longer begins the next",
+        },
+        KeyInfo {
+            name: "groupBy",
+            takes: "column or list of columns?",
+            text: "sessions of each distinct value; without it those of all rows together",
+        },
+        KeyInfo { name: "aggs", takes: "list of tables", text: AGGS },
+        KeyInfo { name: "lateOutput", takes: "dataset?", text: "where rows go that could only be part of a session that has fired" },
+        KeyInfo {
+            name: "keyBy",
+            takes: "column or list of columns?",
+            text: "those of `groupBy` that decide which task takes a row; without it all of them",
+        },
+    ],
+    output: "`windowStart` (the first row's time), `windowEnd` (the last row's time plus the gap), the group columns, the aliases; append",
+    example: "{ op = \"sessionAggregate\", timeColumn = \"dateTime\", gapMs = 10000, groupBy = [\"bidder\"], aggs = [{ op = \"count\", alias = \"bids\" }] }",
+    parse,
+};
+
+/// Keys of later versions: refused, never ignored.
+const LATER: &[&str] = &["ingestTime", "allowedLatenessMs", "allowedLateness", "emit", "idleTimeoutMs", "idleTimeout"];
+
+#[derive(Debug)]
+struct SessionDef {
+    time_column: String,
+    limits: Limits,
+    group_by: Vec<String>,
+    key_by: Vec<String>,
+    aggregates: Vec<AggregateDef>,
+    late_output: Option<String>,
+}
+
+fn parse(map: &Map<String, Value>) -> Result<Box<dyn StepDef>, Vec<Problem>> {
+    let mut options = Options::new(map);
+    let _ = options.string("op");
+    for key in LATER {
+        // Zero lateness is what there is.
+        if options.value(key).is_some_and(|value| !(key.starts_with("allowedLateness") && value.as_i64() == Some(0))) {
+            options.problem(key, format!("`{key}` is not available for sessions yet"));
+        }
+    }
+    let time_column = if map.contains_key("ingestTime") { options.string("timeColumn") } else { options.require_string("timeColumn") };
+    let gap = length(&mut options, "gap");
+    if gap.is_none() && !options.has("gap") && !options.has("gapMs") {
+        options.problem("gapMs", "`gapMs` is missing");
+    }
+    let longest = length(&mut options, "max");
+    let group_by = options.strings("groupBy").unwrap_or_default();
+    let key_by = key_by(&mut options, &group_by);
+    let aggregates = aggregates::read(&mut options);
+    let late_output = options.string("lateOutput");
+    let problems = options.finish();
+    match (time_column, gap) {
+        (Some(time_column), Some(gap)) if problems.is_empty() => {
+            let limits = Limits { gap, longest };
+            Ok(Box::new(SessionDef { time_column, limits, group_by, key_by, aggregates, late_output }))
+        }
+        _ => Err(problems),
+    }
+}
+
+impl StepDef for SessionDef {
+    fn op(&self) -> &'static str {
+        INFO.op
+    }
+
+    fn time_columns(&self) -> Vec<Option<String>> {
+        vec![Some(self.time_column.clone())]
+    }
+
+    fn late_output(&self) -> Option<&str> {
+        self.late_output.as_deref()
+    }
+
+    fn bind(&self, inputs: &[StreamType], cx: &BindCtx) -> Result<Bound, Vec<Problem>> {
+        let input = crate::step::one_input(inputs)?;
+        let mut problems = Vec::new();
+        if let ChangeMode::Upsert { keys } = &input.mode {
+            let message =
+                format!("the rows that come in replace earlier ones of equal `{}`, which this step would count again", keys.join("`, `"));
+            problems.push(at(&["op"], message));
+        }
+        let time = time_column(&input.schema, &self.time_column, "timeColumn", &mut problems);
+        let groups = key_columns(&input.schema, &self.group_by, "groupBy", &[START, END], &mut problems);
+        let scope = Scope { schema: &input.schema, functions: &cx.functions, time: time.as_ref().map(|(index, _)| *index) };
+        let taken = self.group_by.iter().map(String::as_str).chain([START, END]);
+        let aggregates = aggregates::bind(&self.aggregates, scope, taken, &mut problems);
+        let Some((time, zone)) = time.filter(|_| problems.is_empty()) else {
+            return Err(problems);
+        };
+
+        let bound = DataType::Timestamp(TimeUnit::Millisecond, zone.clone());
+        let mut fields = vec![Field::new(START, bound.clone(), false), Field::new(END, bound, false)];
+        fields.extend(groups.iter().map(|index| input.schema.field(*index).clone()));
+        fields.extend(aggregates.iter().map(|bound| bound.field.clone()));
+        if cx.keys {
+            fields.push(hidden::key_field());
+        }
+        let schema: SchemaRef = Arc::new(Schema::new(fields));
+        let mut always: BTreeSet<String> = self.group_by.iter().chain([&self.time_column]).cloned().collect();
+        always.extend(aggregates::reads(&aggregates));
+        if self.late_output.is_some() {
+            always.extend(input.schema.fields().iter().map(|field| field.name().clone()));
+        }
+        let signature = self.signature(&input.schema, &groups);
+        let factory = SessionFactory::new(Plan {
+            limits: self.limits,
+            time,
+            time_name: self.time_column.clone(),
+            zone,
+            group_types: groups.iter().map(|index| input.schema.field(*index).data_type().clone()).collect(),
+            groups,
+            dealt_by: self.key_by.iter().filter_map(|name| self.group_by.iter().position(|group| group == name)).collect(),
+            aggregates,
+            schema: Arc::clone(&schema),
+            keyed: cx.keys,
+            signature,
+        });
+        Ok(Bound {
+            output: StreamType::append(schema),
+            node: BoundNode::Operator { factory: Arc::new(factory), keys: vec![self.key_by.clone()] },
+            required: Box::new(move |_| vec![always.clone()]),
+            equals: Vec::new(),
+            details: self.details(),
+        })
+    }
+}
+
+impl SessionDef {
+    fn signature(&self, schema: &SchemaRef, groups: &[usize]) -> Signature {
+        let groups: Vec<Value> = groups
+            .iter()
+            .map(|index| json!({ "column": schema.field(*index).name(), "type": types::name(schema.field(*index).data_type()) }))
+            .collect();
+        let signature = Signature::new(INFO.op, VERSION)
+            .with("timeColumn", self.time_column.as_str())
+            .with("gapMs", self.limits.gap)
+            .with("maxMs", self.limits.longest.map_or(Value::Null, Value::from))
+            .with("groupBy", groups)
+            .with("aggs", aggregates::signature(&self.aggregates, schema))
+            .with("hash", hash::HASH_VERSION);
+        if self.key_by == self.group_by { signature } else { signature.with("keyBy", self.key_by.clone()) }
+    }
+
+    fn details(&self) -> String {
+        let longest = self.limits.longest.map(|longest| format!(" and at most {}", show(longest))).unwrap_or_default();
+        let by = if self.group_by.is_empty() { String::new() } else { format!(" by {}", self.group_by.join(", ")) };
+        let aggregates = aggregates::describe(&self.aggregates);
+        format!("sessions with gaps of {}{longest} over {}{by}: {aggregates}", show(self.limits.gap), self.time_column)
+    }
+}

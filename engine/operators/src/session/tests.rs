@@ -1,0 +1,5 @@
+//! The session step against an oracle that knows nothing of slots.
+
+mod behaviour;
+mod oracle;
+mod properties;

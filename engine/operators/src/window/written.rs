@@ -1,0 +1,224 @@
+//! `windowedAggregate` as it is written: which windows, on which clock, and when they come out.
+
+use super::arithmetic::{LONGEST_MS, Windows};
+use super::calendar::{Calendar, DAY_MS, Grid};
+use super::config::WindowDef;
+use super::operator::Early;
+use crate::aggregates;
+use crate::binding::{length, show};
+use crate::step::StepDef;
+use chrono_tz::Tz;
+use serde_json::{Map, Value};
+use tidegate_api::config::{Options, Problem};
+
+/// How many windows may hold one row: enough for a month by the minute. One watermark fires at least as many, and a barrier waits
+/// for them.
+const MAX_OVERLAP: i64 = 50_000;
+
+/// Which windows, as they enter the signature and as `plan` shows them.
+#[derive(Debug)]
+pub(super) struct Shape {
+    pub(super) size: i64,
+    pub(super) slide: i64,
+    /// How far growing windows grow at a time.
+    pub(super) step: Option<i64>,
+    pub(super) offset: i64,
+    pub(super) zone: Option<Tz>,
+}
+
+impl Shape {
+    /// The windows on their clock.
+    pub(super) fn grid(&self) -> Grid {
+        let (offset, calendar) = match self.zone {
+            None => (self.offset, None),
+            // Whole days move the windows, the rest moves the days.
+            Some(zone) => (self.offset.div_euclid(DAY_MS) * DAY_MS, Some(Calendar::new(zone, self.offset.rem_euclid(DAY_MS)))),
+        };
+        let windows = match self.step {
+            Some(step) => Windows::cumulating(self.size, step, offset),
+            None => Windows::new(self.size, self.slide, offset),
+        };
+        Grid::new(windows, calendar)
+    }
+
+    /// In words.
+    pub(super) fn describe(&self) -> String {
+        let size = show(self.size);
+        let kind = match self.step {
+            Some(step) => format!("cumulating {size} by {}", show(step)),
+            None if self.slide == self.size => format!("tumbling {size}"),
+            None => format!("hopping {size} every {}", show(self.slide)),
+        };
+        match self.zone {
+            Some(zone) => format!("{kind} in {zone}"),
+            None => kind,
+        }
+    }
+}
+
+pub(super) fn parse(map: &Map<String, Value>) -> Result<Box<dyn StepDef>, Vec<Problem>> {
+    let mut options = Options::new(map);
+    let _ = options.string("op");
+    let of_clock = options.boolean("ingestTime").unwrap_or(false);
+    let time_column = if of_clock { options.string("timeColumn") } else { options.require_string("timeColumn") };
+    if of_clock && time_column.is_some() {
+        options.problem("timeColumn", "with `ingestTime` rows are put into windows by the clock; leave `timeColumn` out");
+    }
+    let shape = shape(&mut options);
+    let lateness = lateness(&mut options, of_clock);
+    let early = early(&mut options);
+    let idle = length(&mut options, "idleTimeout").and_then(|millis| u64::try_from(millis).ok());
+    if of_clock && idle.is_some() {
+        options.problem(key_of(map, "idleTimeout"), "with `ingestTime` windows fire by the clock, rows or not; leave this out");
+    }
+    let group_by = options.strings("groupBy").unwrap_or_default();
+    let key_by = key_by(&mut options, &group_by);
+    let aggregates = aggregates::read(&mut options);
+    let late_output = options.string("lateOutput");
+    let problems = options.finish();
+    match shape {
+        Some(shape) if problems.is_empty() => {
+            Ok(Box::new(WindowDef { time_column, shape, lateness, early, idle, group_by, key_by, aggregates, late_output }))
+        }
+        _ => Err(problems),
+    }
+}
+
+/// The key that stands in the file for a length of time.
+fn key_of<'a>(map: &Map<String, Value>, base: &'a str) -> &'a str {
+    match (base, map.contains_key(base)) {
+        ("slide", false) => "slideMs",
+        ("step", false) => "stepMs",
+        ("window", false) => "windowMs",
+        ("allowedLateness", false) => "allowedLatenessMs",
+        ("idleTimeout", false) => "idleTimeoutMs",
+        (base, _) => base,
+    }
+}
+
+fn shape(options: &mut Options<'_>) -> Option<Shape> {
+    let size = length(options, "window");
+    if size.is_none() && !options.has("window") && !options.has("windowMs") {
+        options.problem("windowMs", "`windowMs` is missing");
+    }
+    let slide = length(options, "slide");
+    let step = length(options, "step");
+    let offset = offset(options);
+    let zone = zone(options);
+    let size = size?;
+    let named = |options: &Options<'_>, base: &'static str, millis: &'static str| if options.has(base) { base } else { millis };
+    if let Some(slide) = slide {
+        let key = named(options, "slide", "slideMs");
+        if step.is_some() {
+            options.problem(key, "windows either slide or grow; keep `slideMs` or `stepMs`");
+        }
+        if slide > size {
+            let message = format!("windows of {} that start every {} would leave out rows between them", show(size), show(slide));
+            options.problem(key, message);
+        }
+        if size / slide > MAX_OVERLAP {
+            let message = format!(
+                "windows of {} that start every {} put every row into {} of them, and {MAX_OVERLAP} is the most: windows fire one after \
+                 the other, and no epoch ends in between; let them start further apart",
+                show(size),
+                show(slide),
+                size / slide
+            );
+            options.problem(key, message);
+        }
+    }
+    if let Some(step) = step {
+        let key = named(options, "step", "stepMs");
+        if size % step != 0 {
+            options.problem(key, format!("windows of {} cannot grow by {}: it does not divide them", show(size), show(step)));
+        } else if size / step > MAX_OVERLAP {
+            let message = format!(
+                "windows of {} that grow by {} are {} each, and {MAX_OVERLAP} is the most; let them grow by more at a time",
+                show(size),
+                show(step),
+                size / step
+            );
+            options.problem(key, message);
+        }
+    }
+    let slide = slide.unwrap_or(size);
+    if zone.is_some() && [size, slide, step.unwrap_or(DAY_MS)].iter().any(|length| length % DAY_MS != 0) {
+        options.problem(
+            "timeZone",
+            "a time zone is for windows of whole days, whose days may have 23 or 25 hours; shorter windows are the same in every zone: \
+             give `offsetMs` where its clock is not a whole number of them from UTC",
+        );
+        return None;
+    }
+    Some(Shape { size, slide, step, offset, zone })
+}
+
+fn zone(options: &mut Options<'_>) -> Option<Tz> {
+    let name = options.string("timeZone")?;
+    let zone = name.parse::<Tz>().ok();
+    if zone.is_none() {
+        options.problem("timeZone", format!("there is no time zone `{name}`; zones are named as `Europe/Berlin` or `UTC`"));
+    }
+    zone
+}
+
+fn lateness(options: &mut Options<'_>, of_clock: bool) -> i64 {
+    let key = if options.has("allowedLateness") { "allowedLateness" } else { "allowedLatenessMs" };
+    let lateness = options.duration("allowedLateness").map_or(0, |lateness| i64::try_from(lateness.as_millis()).unwrap_or(i64::MAX));
+    if lateness > LONGEST_MS {
+        options.problem(key, "a window is kept for at most 100 years");
+        return 0;
+    }
+    if of_clock && lateness > 0 {
+        options.problem(key, "with `ingestTime` no row is ever late; leave this out");
+    }
+    lateness
+}
+
+fn early(options: &mut Options<'_>) -> Option<Early> {
+    let table = options.table("emit")?;
+    let mut inner = Options::new(table);
+    let rows = inner.unsigned("everyRows");
+    let millis = inner.duration("every").map(|every| u64::try_from(every.as_millis()).unwrap_or(u64::MAX));
+    match (rows, millis) {
+        (Some(0), _) => inner.problem("everyRows", "expected an integer of 1 or more"),
+        (_, Some(0)) => inner.problem(if table.contains_key("every") { "every" } else { "everyMs" }, "expected a millisecond or more"),
+        (None, None) if table.keys().all(|key| !["everyRows", "everyMs", "every"].contains(&key.as_str())) => {
+            inner.problem("everyRows", "say how often: `{ everyRows = 1000 }` or `{ everyMs = 5000 }`");
+        }
+        _ => {}
+    }
+    options.problems(inner.finish().into_iter().map(|problem| problem.under(["emit"])));
+    Some(Early { rows, millis })
+}
+
+/// The columns that decide which task takes a row: `keyBy`, or all of `groupBy`.
+pub(crate) fn key_by(options: &mut Options<'_>, group_by: &[String]) -> Vec<String> {
+    let Some(columns) = options.strings("keyBy") else { return group_by.to_vec() };
+    for column in columns.iter().filter(|column| !group_by.contains(column)) {
+        options.problem(
+            "keyBy",
+            format!(
+                "`{column}` is not in `groupBy`; a group whose rows differ in it would be spread over several tasks, and come out in parts"
+            ),
+        );
+    }
+    if columns.is_empty() {
+        options.problem("keyBy", "name at least one column of `groupBy`, or leave `keyBy` out");
+    }
+    columns
+}
+
+fn offset(options: &mut Options<'_>) -> i64 {
+    let offset = if options.has("offset") {
+        options.duration("offset").map_or(0, |offset| i64::try_from(offset.as_millis()).unwrap_or(i64::MAX))
+    } else {
+        options.value("offset");
+        options.integer("offsetMs").unwrap_or(0)
+    };
+    if !(-LONGEST_MS..=LONGEST_MS).contains(&offset) {
+        options.problem("offsetMs", "an offset is at most 100 years");
+        return 0;
+    }
+    offset
+}
