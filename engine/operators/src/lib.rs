@@ -21,6 +21,7 @@ mod filter;
 mod fired;
 mod join;
 mod keys;
+mod last;
 mod lean;
 mod lookup;
 mod projection;
@@ -34,6 +35,7 @@ mod testing;
 mod top;
 mod union;
 mod unnest;
+mod total;
 mod window;
 
 pub use step::{BindCtx, Bound, BoundNode, KeyInfo, ParseStep, Required, STEPS, StepDef, StepInfo, StreamType, parse_step};

@@ -196,6 +196,8 @@ pub const STEPS: &[StepInfo] = &[
     crate::dedup::INFO,
     crate::top::INFO,
     crate::join::INFO,
+    crate::last::INFO,
+    crate::total::INFO,
 ];
 
 /// Reads a step by its `op`.

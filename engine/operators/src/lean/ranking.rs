@@ -260,6 +260,28 @@ impl Ranking {
         }
     }
 
+    /// Groups that have changed, at least one and no more than make `rows` rows together, each with whether it had rows when it was
+    /// told last; `None` once there are none.
+    pub(crate) fn changed_groups(&mut self, rows: usize) -> Option<Vec<(u32, bool)>> {
+        let (lists, n) = (&self.lists, self.shape.n);
+        let changes = self.changes.as_mut()?;
+        let (mut groups, mut held) = (Vec::new(), 0);
+        while let Some((group, from, to)) = changes.waiting.front().copied() {
+            let size = lists[group as usize].len().min(n).max(1);
+            if !groups.is_empty() && held + size > rows {
+                break;
+            }
+            held += size;
+            changes.waiting.pop_front();
+            changes.is_waiting[group as usize] = false;
+            groups.push((group, to > from));
+        }
+        if changes.waiting.is_empty() {
+            changes.told.clear();
+        }
+        (!groups.is_empty()).then_some(groups)
+    }
+
     /// The next ranks that have changed, at most `limit`; `None` once there are none.
     pub(crate) fn next_changes(&mut self, limit: usize) -> Option<Vec<Change>> {
         let (lists, n) = (&self.lists, self.shape.n);
@@ -300,6 +322,14 @@ impl Ranking {
     /// The rows of a group that count, first to last.
     pub(crate) fn ranked(&self, group: u32) -> impl Iterator<Item = u32> + '_ {
         self.lists[group as usize].iter().take(self.shape.n).map(|entry| entry.id)
+    }
+
+    /// The group columns of some groups.
+    ///
+    /// # Errors
+    /// `Internal` when a kernel fails.
+    pub(crate) fn group_columns(&self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
+        self.shape.by.columns_of(&self.groups, groups)
     }
 
     /// The columns of some rows.

@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, UInt8Type};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tidegate_api::hidden;
+use tidegate_api::{BadReason, hidden};
 
 /// One row of the tests' schema.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -105,6 +105,11 @@ pub(crate) fn table(made: &Made, keys: &[&str]) -> BTreeMap<String, String> {
     table
 }
 
+/// Rows that were bad on their way in.
+pub(crate) fn bad_input(made: &Made) -> usize {
+    made.bad.iter().filter(|bad| bad.reason != BadReason::Overflow).count()
+}
+
 /// A script over the tests' rows.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Line {
@@ -181,4 +186,53 @@ pub(crate) fn lines() -> impl Strategy<Value = Vec<Line>> {
         }
         lines
     })
+}
+
+/// The aggregates that [`aggregated`] recomputes.
+pub(crate) fn aggs() -> serde_json::Value {
+    serde_json::json!([
+        { "op": "count", "alias": "rows" },
+        { "op": "count", "column": "v", "alias": "values" },
+        { "op": "sum", "column": "v", "alias": "sum" },
+        { "op": "max", "column": "f", "alias": "greatest" },
+        { "op": "min", "column": "s", "alias": "least" },
+        { "op": "count", "alias": "few", "filter": "v > 0" },
+    ])
+}
+
+/// What [`aggs`] come to over some rows, as text; a sum beyond int64 is null.
+pub(crate) fn aggregated<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
+    let rows: Vec<&Row> = rows.into_iter().collect();
+    let values: Vec<i64> = rows.iter().filter_map(|row| row.v).collect();
+    let sum: i128 = values.iter().map(|value| i128::from(*value)).sum();
+    let sum = i64::try_from(sum).ok().filter(|_| !values.is_empty());
+    let total = |a: &f64, b: &f64| a.partial_cmp(b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()));
+    let greatest = rows.iter().filter_map(|row| row.f).map(normal).max_by(total);
+    let text = |value: Option<String>| value.unwrap_or("-".into());
+    [
+        rows.len().to_string(),
+        values.len().to_string(),
+        text(sum.map(|sum| sum.to_string())),
+        text(greatest.map(|greatest| format!("{greatest:?}"))),
+        text(rows.iter().filter_map(|row| row.s.as_ref()).min().map(|least| format!("{least:?}"))),
+        values.iter().filter(|value| **value > 0).count().to_string(),
+    ]
+    .join(" ")
+}
+
+/// The cells of the columns `by` of a row, as a step emits them.
+pub(crate) fn group_cells(row: &Row, by: &[&str]) -> String {
+    let text = |value: Option<String>| value.unwrap_or("-".into());
+    let cell = |column: &str| match column {
+        "k" => text(row.k.map(|k| k.to_string())),
+        "s" => text(row.s.as_ref().map(|s| format!("{s:?}"))),
+        "f" => text(row.f.map(|f| format!("{:?}", normal(f)))),
+        other => panic!("the tests do not group by `{other}`"),
+    };
+    by.iter().map(|column| cell(column)).collect::<Vec<_>>().join(" ")
+}
+
+/// A group and its aggregates in one line.
+pub(crate) fn line(group: &str, aggregates: &str) -> String {
+    if group.is_empty() { aggregates.to_string() } else { format!("{group} {aggregates}") }
 }

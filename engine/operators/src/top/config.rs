@@ -104,7 +104,7 @@ fn parse(map: &Map<String, Value>) -> Result<Box<dyn StepDef>, Vec<Problem>> {
 }
 
 /// The key `n`.
-fn count(options: &mut Options<'_>, most: u64) -> Option<usize> {
+pub(crate) fn count(options: &mut Options<'_>, most: u64) -> Option<usize> {
     if !options.has("n") {
         options.value("n");
         options.problem("n", "`n` is missing; it says how many rows of a group count");

@@ -20,7 +20,7 @@ mod plan;
 mod running;
 mod windowed;
 
-pub(crate) use config::INFO;
+pub(crate) use config::{INFO, count};
 
 #[cfg(test)]
 mod tests;
