@@ -42,7 +42,9 @@ fn queries(root: &Path, filter: Option<&str>) -> Result<BTreeMap<String, String>
     for entry in std::fs::read_dir(root.join("examples/nexmark"))? {
         let file = entry?.path();
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        if file.extension().is_some_and(|ending| ending == "toml") && filter.is_none_or(|names| names.split(',').any(|wanted| wanted == name || wanted == "nexmark")) {
+        if file.extension().is_some_and(|ending| ending == "toml")
+            && filter.is_none_or(|names| names.split(',').any(|wanted| wanted == name || wanted == "nexmark"))
+        {
             queries.insert(name, std::fs::read_to_string(&file)?);
         }
     }

@@ -3,7 +3,8 @@
 //! Both see data, time and snapshots. They never see a barrier; alignment, forwarding and acknowledging belong to the task.
 
 use crate::{
-    BadRow, Clock, Counter, Epoch, EventTime, PieceId, RestoredPiece, Result, RunIdentity, Signature, StatePiece, SystemClock, VnodeRange, Watermark,
+    BadRow, Clock, Counter, Epoch, EventTime, PieceId, RestoredPiece, Result, RunIdentity, Signature, StatePiece, SystemClock, VnodeRange,
+    Watermark,
 };
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;

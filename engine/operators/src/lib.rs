@@ -33,9 +33,9 @@ mod table;
 #[cfg(test)]
 mod testing;
 mod top;
+mod total;
 mod union;
 mod unnest;
-mod total;
 mod window;
 
 pub use step::{BindCtx, Bound, BoundNode, KeyInfo, ParseStep, Required, STEPS, StepDef, StepInfo, StreamType, parse_step};

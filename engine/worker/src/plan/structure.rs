@@ -158,7 +158,12 @@ fn read_stage<'a>(index: usize, def: &'a StageDef, input: &PlanInput<'a>, proble
                 }
                 if step.op() == "union" {
                     if at > 0 {
-                        problems.step(index, at, "op", "`union` must be the first step of its stage: the inputs meet where the stage begins");
+                        problems.step(
+                            index,
+                            at,
+                            "op",
+                            "`union` must be the first step of its stage: the inputs meet where the stage begins",
+                        );
                     } else if def.inputs.len() < 2 {
                         problems.stage(index, &["inputs"], "`union` needs two inputs or more");
                     }

@@ -11,7 +11,12 @@ fn pipeline() -> Pipeline {
 fn a_table_from_the_streams_own_source_is_refused_unless_it_has_versions() {
     let stage = |step: serde_json::Value| {
         pipeline()
-            .stage("names", &["events"], "names", json!([{ "op": "select", "columns": ["auction", { "name": "since", "expression": "dateTime" }] }]))
+            .stage(
+                "names",
+                &["events"],
+                "names",
+                json!([{ "op": "select", "columns": ["auction", { "name": "since", "expression": "dateTime" }] }]),
+            )
             .stage("look", &["events", "names"], "out", json!([step]))
     };
     let found = stage(json!({ "op": "lookupJoin", "joinKey": "auction" })).mistakes();
