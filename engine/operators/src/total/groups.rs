@@ -33,6 +33,9 @@ pub(super) struct Groups {
 /// How groups end: after so many microseconds, on this scale.
 pub(super) type Ttl = (i64, TimeScale);
 
+/// The group columns and the aggregates of some groups.
+pub(super) type Selected = (Vec<ArrayRef>, Vec<Box<dyn Accumulator>>);
+
 impl Groups {
     /// No group yet.
     ///
@@ -170,7 +173,7 @@ impl Groups {
     ///
     /// # Errors
     /// `Internal` when a kernel fails.
-    pub(super) fn of(&self, groups: &[u32]) -> Result<(Vec<ArrayRef>, Vec<Box<dyn Accumulator>>)> {
+    pub(super) fn of(&self, groups: &[u32]) -> Result<Selected> {
         Ok((self.by.columns_of(&self.table, groups)?, selected(&self.accumulators, &self.slots, groups)?))
     }
 

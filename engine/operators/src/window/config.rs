@@ -52,6 +52,11 @@ pub(crate) const INFO: StepInfo = StepInfo {
             takes: "milliseconds, or `allowedLateness` as text?",
             text: "how long a window is kept after it has fired: what late rows change comes out again",
         },
+        KeyInfo {
+            name: "firingDelayMs",
+            takes: "milliseconds, or `firingDelay` as text?",
+            text: "how far the watermark must be past a window's end before it fires; what comes meanwhile is not late. In a file with `[[transforms]]` this is what `allowedLatenessMs` says",
+        },
         KeyInfo { name: "lateOutput", takes: "dataset?", text: "where rows go that are late for every window" },
         KeyInfo {
             name: "emit",
@@ -85,6 +90,7 @@ pub(super) struct WindowDef {
     pub(super) time_column: Option<String>,
     pub(super) shape: Shape,
     pub(super) lateness: i64,
+    pub(super) delay: i64,
     pub(super) early: Option<Early>,
     pub(super) idle: Option<u64>,
     pub(super) group_by: Vec<String>,
@@ -144,6 +150,7 @@ impl StepDef for WindowDef {
             grid: self.shape.grid(),
             time,
             lateness: self.lateness,
+            delay: self.delay,
             early: self.early,
             idle: self.idle,
             group_types: groups.iter().map(|index| input.schema.field(*index).data_type().clone()).collect(),
@@ -226,6 +233,9 @@ impl WindowDef {
         let mut details = format!("{} over {over}{by}: {}", self.shape.describe(), aggregates::describe(&self.aggregates));
         if self.lateness > 0 {
             details += &format!("; kept for {} after firing", show(self.lateness));
+        }
+        if self.delay > 0 {
+            details += &format!("; fires {} late", show(self.delay));
         }
         if let Some(early) = &self.early {
             let rows = early.rows.map(|rows| format!("{rows} rows"));

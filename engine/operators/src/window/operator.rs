@@ -56,6 +56,8 @@ pub(super) struct Plan {
     pub(super) time: Time,
     /// How long a window is kept after it has fired.
     pub(super) lateness: i64,
+    /// How far the watermark must be past a window's end before it fires.
+    pub(super) delay: i64,
     pub(super) early: Option<Early>,
     /// After how long without rows all windows fire.
     pub(super) idle: Option<u64>,
@@ -75,6 +77,14 @@ impl Plan {
     /// Whether a row may replace an earlier one.
     pub(super) fn updates(&self) -> bool {
         self.lateness > 0 || self.early.is_some()
+    }
+
+    /// Through when windows fire at this watermark. The end of time waits for nothing.
+    fn through(&self, watermark: EventTime) -> i64 {
+        match watermark {
+            EventTime::MIN | EventTime::MAX => watermark.as_millis(),
+            at => at.as_millis().saturating_sub(self.delay),
+        }
     }
 }
 
@@ -198,7 +208,7 @@ impl Operator for WindowedAggregate {
         match self.plan.time {
             // Only the end of the input means something to windows of the clock.
             Time::Clock if watermark != EventTime::MAX => Ok(Flow::Done),
-            Time::Clock | Time::Column { .. } => self.advance(Some(watermark.as_millis()), out),
+            Time::Clock | Time::Column { .. } => self.advance(Some(self.plan.through(watermark)), out),
         }
     }
 
@@ -224,7 +234,7 @@ impl Operator for WindowedAggregate {
             (_, Time::Clock) => EventTime::MIN,
             (at, Time::Column { .. }) => {
                 let grid = &self.plan.grid;
-                let open = grid.windows.open_start(grid.reached(at.as_millis().saturating_sub(self.plan.lateness)));
+                let open = grid.windows.open_start(grid.reached(self.plan.through(at).saturating_sub(self.plan.lateness)));
                 EventTime(grid.moment(open).saturating_mul(1000)).min(at)
             }
         }

@@ -66,6 +66,7 @@ pub(super) fn parse(map: &Map<String, Value>) -> Result<Box<dyn StepDef>, Vec<Pr
     }
     let shape = shape(&mut options);
     let lateness = lateness(&mut options, of_clock);
+    let delay = delay(&mut options, of_clock);
     let early = early(&mut options);
     let idle = length(&mut options, "idleTimeout").and_then(|millis| u64::try_from(millis).ok());
     if of_clock && idle.is_some() {
@@ -78,7 +79,7 @@ pub(super) fn parse(map: &Map<String, Value>) -> Result<Box<dyn StepDef>, Vec<Pr
     let problems = options.finish();
     match shape {
         Some(shape) if problems.is_empty() => {
-            Ok(Box::new(WindowDef { time_column, shape, lateness, early, idle, group_by, key_by, aggregates, late_output }))
+            Ok(Box::new(WindowDef { time_column, shape, lateness, delay, early, idle, group_by, key_by, aggregates, late_output }))
         }
         _ => Err(problems),
     }
@@ -173,6 +174,15 @@ fn lateness(options: &mut Options<'_>, of_clock: bool) -> i64 {
         options.problem(key, "with `ingestTime` no row is ever late; leave this out");
     }
     lateness
+}
+
+fn delay(options: &mut Options<'_>, of_clock: bool) -> i64 {
+    let delay = length(options, "firingDelay").unwrap_or(0);
+    if of_clock && delay > 0 {
+        let key = if options.has("firingDelay") { "firingDelay" } else { "firingDelayMs" };
+        options.problem(key, "with `ingestTime` windows fire by the clock; leave this out");
+    }
+    delay
 }
 
 fn early(options: &mut Options<'_>) -> Option<Early> {

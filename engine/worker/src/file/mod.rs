@@ -110,7 +110,7 @@ impl PipelineFile {
         let settings = options.table("settings").cloned().unwrap_or_default();
         let plugins = options.table("plugins").cloned().unwrap_or_default();
         let datasets = read_datasets(&mut options);
-        let stages_key = if options.has("transforms") && !options.has("stages") { "transforms" } else { "stages" };
+        let stages_key = if options.has(TRANSFORMS) && !options.has("stages") { TRANSFORMS } else { "stages" };
         let topology = read_stages(&mut options, stages_key);
         problems.extend(options.finish());
 
@@ -208,6 +208,22 @@ fn read_datasets(options: &mut Options<'_>) -> BTreeMap<String, Map<String, Valu
     datasets
 }
 
+/// The key under which a file of FusionVault Streams has its stages.
+const TRANSFORMS: &str = "transforms";
+
+/// There, `allowedLatenessMs` delays firing; in a stage of ours a window fires and is put right afterwards.
+fn translate(step: &mut Value) {
+    let Some(step) = step.as_object_mut().filter(|step| step.get("op").and_then(Value::as_str) == Some("windowedAggregate")) else {
+        return;
+    };
+    for (theirs, ours) in [("allowedLatenessMs", "firingDelayMs"), ("allowedLateness", "firingDelay")] {
+        // Zero is no delay, and no length either.
+        if let Some(delay) = step.remove(theirs).filter(|delay| delay.as_i64() != Some(0)) {
+            step.insert(ours.to_string(), delay);
+        }
+    }
+}
+
 fn read_stages(options: &mut Options<'_>, key: &'static str) -> Topology {
     let mut stages = Vec::new();
     let Some(list) = options.list(key) else {
@@ -233,7 +249,10 @@ fn read_stages(options: &mut Options<'_>, key: &'static str) -> Topology {
         }
         let output = stage.require_string("output").unwrap_or_default();
         let id = stage.string("id").unwrap_or_else(|| output.clone());
-        let steps = stage.list("steps").cloned().unwrap_or_default();
+        let mut steps = stage.list("steps").cloned().unwrap_or_default();
+        if key == TRANSFORMS {
+            steps.iter_mut().for_each(translate);
+        }
         problems.extend(stage.finish().into_iter().map(|problem| problem.under(at.clone())));
         stages.push(StageDef { id, inputs, output, steps });
     }
@@ -287,6 +306,16 @@ mod tests {
         let text = "[[stages]]\ninputs = [\"a\"]\noutput = \"b\"\n";
         let read = PipelineFile::parse(text, "p.toml", "p", PathBuf::from("."), Arc::new(|name| Some(format!("value of {name}"))));
         assert!(read.is_ok());
+    }
+
+    #[test]
+    fn lateness_in_transforms_delays_firing() {
+        let step = "steps = [{ op = \"windowedAggregate\", allowedLatenessMs = 5 }]";
+        let of = |key: &str| {
+            parse(&format!("[[{key}]]\ninputs = [\"a\"]\noutput = \"b\"\n{step}\n")).unwrap().topology.stages[0].steps[0].clone()
+        };
+        assert_eq!(of("transforms"), serde_json::json!({ "op": "windowedAggregate", "firingDelayMs": 5 }));
+        assert_eq!(of("stages"), serde_json::json!({ "op": "windowedAggregate", "allowedLatenessMs": 5 }));
     }
 
     #[test]

@@ -178,8 +178,8 @@ fn keys_are_those_of_group_and_rank() {
     let integer = |value: u8| [2, 8, 0, 0, 0, value, 0, 0, 0, 0, 0, 0, 0];
     let time = |value: u8| [8, 9, 0, 0, 0, value, 0, 0, 0, 0, 0, 0, 0, 3];
     let group_and_rank = [integer(7), integer(1)].concat();
-    assert_eq!(keys(first_two()), [group_and_rank.clone()]);
-    assert_eq!(keys(json!({ "op": "topN", "orderBy": "v", "n": 1, "groupBy": "k" })), [group_and_rank.clone()]);
+    assert_eq!(keys(first_two()), std::slice::from_ref(&group_and_rank));
+    assert_eq!(keys(json!({ "op": "topN", "orderBy": "v", "n": 1, "groupBy": "k" })), std::slice::from_ref(&group_and_rank));
     let windowed = json!({ "op": "topN", "orderBy": "v", "n": 1, "groupBy": "k", "windowed": true, "timeColumn": "t", "windowMs": 10 });
     assert_eq!(keys(windowed), [[time(0).to_vec(), time(10).to_vec(), group_and_rank].concat()]);
 }

@@ -281,3 +281,21 @@ fn an_aggregate_with_a_filter_takes_only_its_rows_and_the_others_take_all() {
     assert_eq!(job.made.bad[0].reason, BadReason::Expression);
     assert_eq!(String::from_utf8_lossy(&job.made.bad[0].raw), r#"{"t":"1970-01-01T00:00:00.003","k":1,"s":null,"v":0,"f":null}"#);
 }
+
+#[test]
+fn a_delayed_window_takes_rows_until_it_fires_and_holds_the_watermark() {
+    let mut step = count(10, 10);
+    step.as_object_mut().unwrap().insert("firingDelayMs".into(), json!(5));
+    let mut job = Job::new(&step, 1, 100);
+    job.rows(&[row(3, 1, 0)]);
+    job.watermark(EventTime::from_millis(14));
+    assert!(job.made.rows().is_empty());
+    assert_eq!(job.output_watermark(EventTime::from_millis(14)), EventTime(0));
+    job.rows(&[row(4, 1, 0)]);
+    job.watermark(EventTime::from_millis(15));
+    assert_eq!((job.made.rows(), job.made.late), (vec!["0 10 1 2".to_string()], 0));
+    assert_eq!(job.output_watermark(EventTime::from_millis(15)), EventTime::from_millis(10));
+    job.rows(&[row(9, 1, 0), row(12, 1, 0)]);
+    job.end();
+    assert_eq!((job.made.rows().len(), job.made.late), (2, 1));
+}
