@@ -1,6 +1,6 @@
 //! Arrow IPC, as a file or as a stream, batch by batch.
 //!
-//! What a file says about itself is looked at before the library sees it: see [`check`] for what and why.
+//! What a file says about itself is looked at before the library sees it: see `check.rs` for what and why.
 
 mod check;
 mod frames;
