@@ -198,7 +198,9 @@ impl LookupJoin {
     pub(super) fn change(&mut self, batch: RecordBatch, changes: Vec<Change>, fresh: bool) -> Result<()> {
         let keys = KeyColumns::of(&self.plan, TABLE, &batch)?;
         let rows = hidden::visible(&batch);
-        self.table.absorb(&rows, &keys, &changes, self.needless())?;
+        // A restore takes back versions that came before the watermark did: a delete that is needless now may still cover one.
+        let needless = if fresh || self.plan.times.is_none() { self.needless() } else { i64::MIN };
+        self.table.absorb(&rows, &keys, &changes, needless)?;
         if fresh {
             self.log.add(rows, changes);
         }

@@ -302,3 +302,15 @@ fn mistakes_are_named() {
     let updated = StreamType { schema: table_schema(true), mode: ChangeMode::Upsert { keys: vec!["k".into()] } };
     assert!(problems(step(false, false), &[updated, both[1].clone()]).contains("look up before"));
 }
+
+#[test]
+fn a_restored_delete_still_covers_the_version_before_it() {
+    let mut job = job(true, false, 1, 100);
+    job.batch(STREAM, &stream(&[(Some(2), Some(0), 0)]));
+    job.batch(TABLE, &table(&[(0, Some(0), None), (-1, Some(0), Some(0))]));
+    job.watermark(EventTime::from_millis(0));
+    let snapshot = job.snapshot();
+    job.restore(&snapshot, 2);
+    job.end();
+    assert_eq!(job.made.rows(), ["2 0 0 - -"]);
+}
