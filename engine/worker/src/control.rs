@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tidegate_api::{
-    AnySink, Error, InlineSource, OutputSink, Result, SinkCtx, SinkInput, SinkPlan, SourceCtx, SourcePlan, SourceReader, SourceRequest,
+    AnySink, Clock, Error, InlineSource, OutputSink, Result, SinkCtx, SinkInput, SinkPlan, SourceCtx, SourcePlan, SourceReader,
+    SourceRequest,
 };
 use tidegate_dialect::Functions;
 use tidegate_epochs::EpochStore;
@@ -151,6 +152,8 @@ pub struct HostSettings {
     pub start: StartOptions,
     /// The functions that expressions may call: the dialect's own, and those the host has registered.
     pub functions: Functions,
+    /// The clock of the run; the machine's without it.
+    pub(crate) clock: Option<Arc<dyn Clock>>,
     /// Tells whether the holder of an older claim is gone, so that its claim need not be waited for.
     pub(crate) is_gone: Option<tidegate_epochs::open::IsGone>,
     /// Builds sinks from what a manifest recorded of them.
@@ -208,6 +211,14 @@ impl HostSettings {
     #[must_use]
     pub fn with_default_heartbeat(mut self, every: std::time::Duration) -> Self {
         self.default_heartbeat = Some(every);
+        self
+    }
+
+    /// Sets the clock that every part of the run goes by: epochs, back-offs, `now()`, windows with `ingestTime`, the times in records.
+    /// For tests that decide what time it is; heartbeats come by the machine's clock whatever stands here.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
         self
     }
 

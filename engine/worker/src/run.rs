@@ -50,6 +50,9 @@ impl Drop for StopOnDrop {
 impl Build {
     async fn run(&mut self, pipeline: &str) -> Result<Ending> {
         let prepared = prepare(self.control_plane.as_ref(), pipeline).await?;
+        if let Some(clock) = &prepared.host.clock {
+            self.clock = Arc::clone(clock);
+        }
         let (store, warning) = epoch_store(&prepared.host, &prepared.settings)?;
         if let Some(warning) = warning {
             self.record.warn(&warning);
