@@ -23,6 +23,7 @@ pub(crate) use order::{Direction, Order, RowHash, can_order, is_word, words};
 pub(crate) use pieces::{decode, encode, own_rows};
 pub(crate) use ranking::{Change, Ranking, Shape};
 pub(crate) use runs::Runs;
+pub(crate) use store::Across;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;

@@ -6,14 +6,15 @@
 use super::list::{Entry, List};
 use super::order::{Order, RowHash};
 use super::pieces::{decode, own_rows};
-use super::store::{Store, piece_place};
-use crate::keys::{GroupBy, Groups};
+use super::store::{Across, Store, piece_place};
+use crate::keys::{GroupBy, Groups, Keys};
 use arrow::array::{ArrayRef, BooleanArray, UInt32Array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{filter_record_batch, take_arrays};
 use arrow::datatypes::DataType;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use tidegate_api::{Error, OperatorCtx, PieceId, RestoredPiece, Result, StatePiece, hidden};
 
@@ -84,6 +85,38 @@ pub(crate) struct Change {
     pub(crate) op: u8,
 }
 
+/// Rows with what places them, prepared once for many rankings of one shape.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    /// As they are stored.
+    columns: Vec<ArrayRef>,
+    heads: Vec<u64>,
+    hashes: Vec<u64>,
+}
+
+/// Rows prepared together are stored without a copy as long as they are few, or a good part of them goes to one ranking: what
+/// stays must not keep much alive that is gone.
+const FEW: usize = 64;
+const GOOD_PART: usize = 16;
+
+impl Shape {
+    /// Prepares rows for [`Ranking::absorb_prepared`].
+    ///
+    /// # Errors
+    /// `Internal` when a kernel fails.
+    pub(crate) fn prepared(&self, mut columns: Vec<ArrayRef>, rows: usize) -> Result<Prepared> {
+        let (mut heads, mut hashes) = (Vec::new(), vec![0; rows]);
+        self.order.heads(&columns, &mut heads)?;
+        if let Some(hash) = &self.hash {
+            hash.of(&columns, rows, &mut hashes)?;
+        }
+        if let Some(tails) = self.order.tails(&columns)? {
+            columns.push(Arc::new(tails));
+        }
+        Ok(Prepared { columns, heads, hashes })
+    }
+}
+
 #[derive(Debug, Default)]
 struct Scratch {
     numbers: Vec<u32>,
@@ -143,6 +176,42 @@ impl Ranking {
         self.add(columns, rows, candidates, &numbers, None)?;
         self.scratch.numbers = numbers;
         self.tidy()
+    }
+
+    /// Takes some of the prepared rows, all with a value to be ordered by, where rows are final and have no groups.
+    ///
+    /// # Errors
+    /// As [`Ranking::absorb`].
+    pub(crate) fn absorb_prepared(&mut self, prepared: &Prepared, rows: Range<usize>) -> Result<()> {
+        self.groups.intern(&Keys::None, rows.clone(), |_| {})?;
+        self.lists.resize_with(self.groups.len(), List::new);
+        let columns: Vec<ArrayRef> = if prepared.heads.len() <= FEW || rows.len() * GOOD_PART >= prepared.heads.len() {
+            prepared.columns.iter().map(|column| column.slice(rows.start, rows.len())).collect()
+        } else {
+            take_arrays(&prepared.columns, &UInt32Array::from_iter_values(rows.start as u32..rows.end as u32), None)?
+        };
+        let first = self.store.append(&columns, rows.len())?;
+        for (row, id) in rows.zip(first..) {
+            self.insert_final(0, Entry { head: prepared.heads[row], hash: prepared.hashes[row], id });
+        }
+        self.tidy()
+    }
+
+    /// Puts a final row into its group's list, unless it is behind all that count.
+    fn insert_final(&mut self, group: u32, entry: Entry) {
+        let (n, tail) = (self.shape.n, self.tail_column());
+        let list = &self.lists[group as usize];
+        if list.len() >= n && list.last().is_some_and(|last| compared(&self.store, tail, last, &entry).is_le()) {
+            return;
+        }
+        self.touch(group);
+        let (list, store) = (&mut self.lists[group as usize], &self.store);
+        list.insert(entry, |a, b| compared(store, tail, a, b));
+        self.live += 1;
+        if list.len() > n {
+            list.pop();
+            self.live -= 1;
+        }
     }
 
     /// Takes rows that update each other; `ranked` are those that shall be ranked, the others are only to go.
@@ -221,26 +290,18 @@ impl Ranking {
             taken.push(Arc::new(tails));
         }
         let first = self.store.append(&taken, count)?;
-        let (n, tail) = (self.shape.n, self.tail_column());
+        let tail = self.tail_column();
         for (index, (group, kid)) in numbers.into_iter().enumerate() {
             let entry = Entry { head: scratch.heads[index], hash: scratch.hashes[index], id: first + index as u32 };
-            let compare = |store: &Store, a: &Entry, b: &Entry| compared(store, tail, a, b);
-            if let Some(held) = &mut self.held {
-                held.at[kid as usize] = Some((group, entry));
-            } else {
-                let list = &self.lists[group as usize];
-                if list.len() >= n && list.last().is_some_and(|last| compare(&self.store, last, &entry).is_le()) {
-                    continue;
-                }
-            }
+            let Some(held) = &mut self.held else {
+                self.insert_final(group, entry);
+                continue;
+            };
+            held.at[kid as usize] = Some((group, entry));
             self.touch(group);
-            let (list, store) = (&mut self.lists[group as usize], &self.store);
-            list.insert(entry, |a, b| compare(store, a, b));
+            let store = &self.store;
+            self.lists[group as usize].insert(entry, |a, b| compared(store, tail, a, b));
             self.live += 1;
-            if self.held.is_none() && list.len() > n {
-                list.pop();
-                self.live -= 1;
-            }
         }
         self.scratch = scratch;
         Ok(())
@@ -330,6 +391,17 @@ impl Ranking {
     /// `Internal` when a kernel fails.
     pub(crate) fn group_columns(&self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
         self.shape.by.columns_of(&self.groups, groups)
+    }
+
+    /// Where rows begin to be behind the last that counts of the only group: the greatest head among as many rows as count.
+    pub(crate) fn last_head(&self) -> Option<u64> {
+        let list = self.lists.first().filter(|list| list.len() >= self.shape.n)?;
+        list.last().map(|last| last.head)
+    }
+
+    /// Adds some rows to those of other rankings.
+    pub(crate) fn rows_among<'a>(&'a self, ids: &[u32], across: &mut Across<'a>) {
+        across.add(&self.store, ids);
     }
 
     /// The columns of some rows.

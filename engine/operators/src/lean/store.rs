@@ -127,26 +127,9 @@ impl Store {
     /// # Errors
     /// `Internal` when a kernel fails.
     pub(crate) fn gather(&self, ids: &[u32], columns: std::ops::Range<usize>) -> Result<Vec<ArrayRef>> {
-        const UNUSED: usize = usize::MAX;
-        let mut place = vec![UNUSED; self.full.len() + self.open.len()];
-        let mut used: Vec<usize> = Vec::new();
-        let mut rows = Vec::with_capacity(ids.len());
-        for id in ids {
-            let (part, row) = self.locate(*id);
-            if place[part] == UNUSED {
-                place[part] = used.len();
-                used.push(part);
-            }
-            rows.push((place[part], row));
-        }
-        if used.is_empty() {
-            return Ok(columns.map(|column| new_empty_array(&self.types[column])).collect());
-        }
-        let gathered = columns.map(|column| {
-            let arrays: Vec<&dyn Array> = used.iter().map(|part| self.part(*part)[column].as_ref()).collect();
-            interleave(&arrays, &rows)
-        });
-        Ok(gathered.collect::<std::result::Result<_, _>>()?)
+        let mut across = Across::default();
+        across.add(self, ids);
+        across.columns(columns, &self.types)
     }
 
     /// A store of these rows alone, numbered in this order.
@@ -205,6 +188,49 @@ impl Store {
     pub(crate) fn bytes(&self) -> usize {
         let parts = self.full.iter().map(|chunk| &chunk.columns).chain(self.open.iter().map(|(_, columns)| columns));
         parts.flatten().map(|column| column.get_array_memory_size()).sum()
+    }
+}
+
+/// Rows of several stores, to be put together.
+#[derive(Debug, Default)]
+pub(crate) struct Across<'a> {
+    parts: Vec<&'a [ArrayRef]>,
+    rows: Vec<(usize, usize)>,
+}
+
+impl<'a> Across<'a> {
+    /// Adds rows of a store.
+    pub(crate) fn add(&mut self, store: &'a Store, ids: &[u32]) {
+        const UNUSED: usize = usize::MAX;
+        if let ([id], [], [_]) = (ids, store.full.as_slice(), store.open.as_slice()) {
+            self.rows.push((self.parts.len(), *id as usize));
+            self.parts.push(store.part(0));
+            return;
+        }
+        let mut place = vec![UNUSED; store.full.len() + store.open.len()];
+        for id in ids {
+            let (part, row) = store.locate(*id);
+            if place[part] == UNUSED {
+                place[part] = self.parts.len();
+                self.parts.push(store.part(part));
+            }
+            self.rows.push((place[part], row));
+        }
+    }
+
+    /// Some columns of the rows, in the order in which they were added. `types` are those of all columns.
+    ///
+    /// # Errors
+    /// `Internal` when a kernel fails.
+    pub(crate) fn columns(&self, columns: std::ops::Range<usize>, types: &[DataType]) -> Result<Vec<ArrayRef>> {
+        if self.parts.is_empty() {
+            return Ok(columns.map(|column| new_empty_array(&types[column])).collect());
+        }
+        let gathered = columns.map(|column| {
+            let arrays: Vec<&dyn Array> = self.parts.iter().map(|part| part[column].as_ref()).collect();
+            interleave(&arrays, &self.rows)
+        });
+        Ok(gathered.collect::<std::result::Result<_, _>>()?)
     }
 }
 

@@ -12,6 +12,7 @@
 //! | `best.rs` | the operator for `n = 1` of final rows, which keeps no row |
 //! | `running.rs` | the operator for ranks that change |
 //! | `windowed.rs` | the operator for ranks that are told once |
+//! | `windowed/` | its windows: of which rows, which rows can be among the first, how they leave |
 
 mod best;
 mod bind;

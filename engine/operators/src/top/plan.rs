@@ -66,15 +66,19 @@ pub(super) struct Beside {
 }
 
 impl Plan {
-    /// What a ranking of this stage is made of.
+    /// What a ranking of this stage is made of. A window's own ranking needs no groups by the window's bounds.
     ///
     /// # Errors
     /// `Internal` for types that binding refuses.
     pub(super) fn shape(&self) -> Result<Shape> {
+        let groups: Vec<usize> = match self.window {
+            Some(Window::Named { start, end }) => self.groups.iter().copied().filter(|index| *index != start && *index != end).collect(),
+            Some(Window::Of { .. }) | None => self.groups.clone(),
+        };
         Ok(Shape {
             types: self.types.clone(),
-            by: GroupBy::new(self.groups.iter().map(|index| self.types[*index].clone()).collect())?,
-            groups: self.groups.clone(),
+            by: GroupBy::new(groups.iter().map(|index| self.types[*index].clone()).collect())?,
+            groups,
             order: self.order()?,
             hash: Some(RowHash::new(&self.types)?),
             n: self.n,

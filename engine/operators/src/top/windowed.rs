@@ -3,46 +3,27 @@
 //! A window that the step cuts itself closes when the watermark reaches its end. One that rows name comes from a window step,
 //! whose watermark stays at the start of the earliest window still to come: it closes when the watermark is behind its start.
 
-use super::plan::{Beside, Plan, Window};
+mod closing;
+mod firsts;
+mod spans;
+
+use super::plan::{Plan, Window};
 use crate::expression::BadRows;
 use crate::fired::{self, FIRED, Fired};
 use crate::lean::{Ranking, Shape, visible_columns};
-use crate::window::LONGEST_MS;
-use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, TimestampMillisecondArray, UInt32Array};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use arrow::buffer::BooleanBuffer;
-use arrow::compute::{filter_record_batch, take_record_batch};
+use arrow::compute::{filter_record_batch, take_arrays, take_record_batch};
 use arrow::datatypes::SchemaRef;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use tidegate_api::{
-    BadReason, Epoch, Error, EventTime, Flow, Operator, OperatorCtx, OperatorFactory, Output, PieceId, RestoredPiece, Result, Signature,
-    StatePiece, TimeScale, time::raw_times,
+    Epoch, Error, EventTime, Flow, Operator, OperatorCtx, OperatorFactory, Output, PieceId, RestoredPiece, Result, Signature, StatePiece,
 };
 
-/// Times beyond this many milliseconds from 1970 have no windows that 64 bits of microseconds hold.
-const FARTHEST_MS: i64 = i64::MAX / 1000 - 4 * LONGEST_MS;
-
-/// A window: when it closes, in milliseconds, and its bounds as its rows have them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Bounds {
-    due: i64,
-    start: i64,
-    end: i64,
-}
-
-impl Bounds {
-    fn prefix(self) -> String {
-        format!("window/{}/{}/{}/", self.due, self.start, self.end)
-    }
-
-    /// What the name of a piece says, and the rest of it.
-    fn of_name(name: &str) -> Option<(Bounds, &str)> {
-        let mut parts = name.strip_prefix("window/")?.splitn(4, '/');
-        let mut number = || parts.next()?.parse().ok();
-        let bounds = Bounds { due: number()?, start: number()?, end: number()? };
-        Some((bounds, parts.next()?))
-    }
-}
+use closing::{Closing, Portion};
+use spans::{Bounds, FARTHEST_MS, Span};
 
 /// Opens the operator of each task.
 #[derive(Debug)]
@@ -77,6 +58,7 @@ impl OperatorFactory for WindowedFactory {
             fired: Fired::new(ctx.vnodes),
             fired_named: false,
             hashes: Vec::new(),
+            heads: Vec::new(),
             plan: Arc::clone(&self.plan),
             ctx,
         }))
@@ -93,15 +75,7 @@ struct Windowed {
     /// Whether the fired times are the first new piece of the last snapshot.
     fired_named: bool,
     hashes: Vec<u64>,
-}
-
-/// A window on its way out, and how far it has come.
-#[derive(Debug)]
-struct Closing {
-    bounds: Bounds,
-    ranking: Ranking,
-    group: u32,
-    rank: usize,
+    heads: Vec<u64>,
 }
 
 impl Operator for Windowed {
@@ -110,44 +84,46 @@ impl Operator for Windowed {
         out.filtered += ranked.filtered as u64;
         let (mut batch, mut stays) = (ranked.batch, ranked.ranked);
         let mut bad = BadRows::default();
-        let mut bounds = self.bounds(&batch, &mut bad)?;
+        let mut spans = self.plan.spans(&batch, &mut bad)?;
         if !bad.is_empty() {
             // A row that is only to go, or has nothing to be ordered by, was counted already or needs no window of its own.
             let good = bad.good(batch.num_rows());
-            bounds = kept(&bounds, &good);
-            stays = kept_bits(&stays, &good);
+            stays = kept(&stays, &good);
             let rows = filter_record_batch(&batch, &BooleanArray::new(good, None))?;
             bad.report(&batch, out);
             batch = rows;
+            spans = self.plan.spans(&batch, &mut BadRows::default())?;
         }
-        let late = self.late(&batch, &bounds)?;
-        if let Some(late) = late {
+        if let Some(late) = self.late(&batch, &spans)? {
             let aside = filter_record_batch(&batch, &BooleanArray::new(late.clone(), None))?;
             let passing = !&late;
-            bounds = kept(&bounds, &passing);
-            stays = kept_bits(&stays, &passing);
+            stays = kept(&stays, &passing);
             batch = filter_record_batch(&batch, &BooleanArray::new(passing, None))?;
+            spans = self.plan.spans(&batch, &mut BadRows::default())?;
             out.late.push(aside);
         }
-        self.absorb(&batch, &bounds, &stays)
+        // Windows one after the other; the rows of each in the order they came.
+        if !spans.is_sorted_by_key(|span| span.bounds) {
+            spans.sort_by_key(|span| span.bounds);
+        }
+        let columns = visible_columns(&batch);
+        match self.plan.updates {
+            Some(_) => self.update(&batch, &spans, &stays),
+            None => self.absorb(&columns, &spans),
+        }
     }
 
     fn on_watermark(&mut self, watermark: EventTime, out: &mut Output) -> Result<Flow> {
         let through = watermark.as_millis();
-        loop {
-            if let Some(closing) = self.closing.take()
-                && let Some(rest) = self.emit(closing, out)?
-            {
-                self.closing = Some(rest);
-                return Ok(Flow::More);
-            }
-            let due = self.open.first_entry().filter(|first| first.key().due <= through);
-            let Some((bounds, ranking)) = due.map(|first| first.remove_entry()) else { break };
-            self.closing = Some(Closing { bounds, ranking, group: 0, rank: 0 });
-            if !out.batches.is_empty() {
+        let mut portion = Portion::new(self.ctx.batch_rows.max(1));
+        while let Some(closing) = self.closing.take().or_else(|| self.next_due(through)) {
+            portion.fill(closing);
+            if portion.is_full() {
+                self.closing = portion.emit(&self.plan, out)?;
                 return Ok(Flow::More);
             }
         }
+        portion.emit(&self.plan, out)?;
         self.fired.raise(through);
         self.ctx.state_bytes.set(self.bytes());
         Ok(Flow::Done)
@@ -213,124 +189,91 @@ impl Operator for Windowed {
 }
 
 impl Windowed {
-    /// The window of each row; rows without one are bad.
-    fn bounds(&self, batch: &RecordBatch, bad: &mut BadRows) -> Result<Vec<Bounds>> {
-        let name = |index: usize| batch.schema_ref().field(index).name().as_str();
-        let mut nulls = |times: &Int64Array, column: &str| {
-            if let Some(nulls) = times.nulls().filter(|nulls| nulls.null_count() > 0) {
-                for row in (0..times.len()).filter(|row| nulls.is_null(*row)) {
-                    bad.add(row, BadReason::MissingValue, Some(column), || format!("the time column `{column}` is null"));
-                }
-            }
-        };
-        let millis = |scale: TimeScale, value: i64| scale.event_time(value).as_millis();
-        match &self.plan.window {
-            None => Err(Error::internal("a stage without windows closes none")),
-            Some(Window::Of { time, name, size, .. }) => {
-                let (times, scale) = raw_times(batch.column(*time))?;
-                nulls(&times, name);
-                let mut bounds = Vec::with_capacity(times.len());
-                for row in 0..times.len() {
-                    let millis = millis(scale, times.value(row));
-                    if !(-FARTHEST_MS..=FARTHEST_MS).contains(&millis) && times.is_valid(row) {
-                        bad.add(row, BadReason::TypeMismatch, Some(name), || {
-                            format!("the time `{}` in column `{name}` is too far from 1970 for a window", times.value(row))
-                        });
-                    }
-                    let start = millis.clamp(-FARTHEST_MS, FARTHEST_MS).div_euclid(*size) * size;
-                    bounds.push(Bounds { due: start + size, start, end: start + size });
-                }
-                Ok(bounds)
-            }
-            Some(Window::Named { start, end }) => {
-                let ((starts, scale), (ends, _)) = (raw_times(batch.column(*start))?, raw_times(batch.column(*end))?);
-                nulls(&starts, name(*start));
-                nulls(&ends, name(*end));
-                let bounds = (0..starts.len()).map(|row| {
-                    let (start, end) = (starts.value(row), ends.value(row));
-                    Bounds { due: millis(scale, start).saturating_add(1), start, end }
-                });
-                Ok(bounds.collect())
-            }
-        }
+    /// The next window to close at this watermark.
+    fn next_due(&mut self, through: i64) -> Option<Closing> {
+        let due = self.open.first_entry().filter(|first| first.key().due <= through);
+        due.map(|first| first.remove_entry()).map(|(bounds, ranking)| Closing::new(bounds, ranking))
     }
 
     /// The rows whose window has closed for their vnode, if there are any.
-    fn late(&mut self, batch: &RecordBatch, bounds: &[Bounds]) -> Result<Option<BooleanBuffer>> {
-        if bounds.iter().all(|bounds| bounds.due > self.fired.high) {
+    fn late(&mut self, batch: &RecordBatch, spans: &[Span]) -> Result<Option<BooleanBuffer>> {
+        if spans.iter().all(|span| span.bounds.due > self.fired.high) {
             return Ok(None);
         }
-        let mut late = Vec::with_capacity(bounds.len());
+        let mut late = Vec::with_capacity(batch.num_rows());
         if self.fired.low == self.fired.high {
-            late.extend(bounds.iter().map(|bounds| bounds.due <= self.fired.low));
+            for span in spans {
+                late.resize(span.to, span.bounds.due <= self.fired.low);
+            }
         } else {
             let keys: Vec<ArrayRef> = self.plan.exchange.iter().map(|index| Arc::clone(batch.column(*index))).collect();
             let vnodes = fired::vnodes(&keys, batch.num_rows(), self.ctx.vnode_count, &mut self.hashes)?;
-            for (bounds, vnode) in bounds.iter().zip(vnodes) {
-                late.push(bounds.due <= self.fired.of(vnode)?);
+            for span in spans {
+                for vnode in &vnodes[span.from..span.to] {
+                    late.push(span.bounds.due <= self.fired.of(*vnode)?);
+                }
             }
         }
         Ok(late.contains(&true).then(|| BooleanBuffer::from(late)))
     }
 
-    /// Takes rows in, window by window.
-    fn absorb(&mut self, batch: &RecordBatch, bounds: &[Bounds], stays: &BooleanBuffer) -> Result<()> {
-        let mut order: Vec<u32> = (0..bounds.len() as u32).collect();
-        if !bounds.is_sorted() {
-            order.sort_by_key(|row| bounds[*row as usize]);
-        }
-        let whole = order.chunk_by(|a, b| bounds[*a as usize] == bounds[*b as usize]);
-        for rows in whole {
-            let part = match rows.len() == bounds.len() {
-                true => batch.clone(),
-                false => take_record_batch(batch, &UInt32Array::from(rows.to_vec()))?,
+    fn ranking(&mut self, bounds: Bounds) -> Result<&mut Ranking> {
+        Ok(match self.open.entry(bounds) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(vacant) => vacant.insert(Ranking::new(&self.shape, false)?),
+        })
+    }
+
+    /// Takes rows that update each other, window by window.
+    fn update(&mut self, batch: &RecordBatch, spans: &[Span], stays: &BooleanBuffer) -> Result<()> {
+        for spans in spans.chunk_by(|a, b| a.bounds == b.bounds) {
+            let rows: Vec<u32> = spans.iter().flat_map(Span::rows).collect();
+            let part = match spans {
+                [one] => batch.slice(one.from, one.to - one.from),
+                _ => take_record_batch(batch, &UInt32Array::from(rows.clone()))?,
             };
-            use std::collections::btree_map::Entry;
-            let ranking = match self.open.entry(bounds[rows[0] as usize]) {
-                Entry::Occupied(open) => open.into_mut(),
-                Entry::Vacant(vacant) => vacant.insert(Ranking::new(&self.shape, false)?),
-            };
-            let columns = visible_columns(&part);
-            match self.plan.updates {
-                Some(_) => {
-                    let stays: BooleanBuffer = rows.iter().map(|row| stays.value(*row as usize)).collect();
-                    ranking.update(&columns, rows.len(), &stays)?;
-                }
-                None => ranking.absorb(&columns, rows.len())?,
-            }
+            let stays: BooleanBuffer = rows.iter().map(|row| stays.value(*row as usize)).collect();
+            self.ranking(spans[0].bounds)?.update(&visible_columns(&part), rows.len(), &stays)?;
         }
         Ok(())
     }
 
-    /// Emits a portion of a window; gives it back if more is left of it.
-    fn emit(&self, mut closing: Closing, out: &mut Output) -> Result<Option<Closing>> {
-        let limit = self.ctx.batch_rows.max(1);
-        let (mut ids, mut ranks) = (Vec::new(), Vec::new());
-        let groups = closing.ranking.group_count() as u32;
-        while ids.len() < limit && closing.group < groups {
-            let before = ids.len();
-            let next = closing.ranking.ranked(closing.group).skip(closing.rank).take(limit - ids.len());
-            ids.extend(next);
-            ranks.extend((closing.rank..closing.rank + ids.len() - before).map(|rank| rank as i64 + 1));
-            closing.rank += ids.len() - before;
-            if closing.ranking.ranked(closing.group).nth(closing.rank).is_none() {
-                (closing.group, closing.rank) = (closing.group + 1, 0);
+    /// Takes final rows. Those that cannot be among the first of their window are left out before any is moved.
+    fn absorb(&mut self, columns: &[ArrayRef], spans: &[Span]) -> Result<()> {
+        let (shape, mut heads) = (Arc::clone(&self.shape), std::mem::take(&mut self.heads));
+        shape.order.heads(columns, &mut heads)?;
+        let mut picked: Vec<u32> = Vec::new();
+        let mut parts: Vec<(Bounds, usize, usize)> = Vec::new();
+        for spans in spans.chunk_by(|a, b| a.bounds == b.bounds) {
+            let ranking = self.ranking(spans[0].bounds)?;
+            let from = picked.len();
+            if shape.groups.is_empty() {
+                firsts::pick(&heads, spans, shape.n, ranking.last_head(), &mut picked);
+            } else {
+                picked.extend(spans.iter().flat_map(Span::rows));
+            }
+            parts.push((spans[0].bounds, from, picked.len()));
+        }
+        let picked = match spans {
+            // Nothing was left out, and nothing is out of order.
+            [one] if picked.len() == one.to - one.from => columns.to_vec(),
+            _ => take_arrays(columns, &UInt32Array::from(picked), None)?,
+        };
+        let parts = parts.into_iter().filter(|(_, from, to)| from < to);
+        if shape.groups.is_empty() {
+            let rows = picked.first().map_or(0, |column| column.len());
+            let prepared = shape.prepared(picked, rows)?;
+            for (bounds, from, to) in parts {
+                self.ranking(bounds)?.absorb_prepared(&prepared, from..to)?;
+            }
+        } else {
+            for (bounds, from, to) in parts {
+                let rows: Vec<ArrayRef> = picked.iter().map(|column| column.slice(from, to - from)).collect();
+                self.ranking(bounds)?.absorb(&rows, to - from)?;
             }
         }
-        if !ids.is_empty() {
-            let bounds = match &self.plan.window {
-                Some(Window::Of { zone, .. }) => {
-                    let bound = |millis: i64| -> ArrayRef {
-                        Arc::new(TimestampMillisecondArray::from(vec![millis; ids.len()]).with_timezone_opt(zone.clone()))
-                    };
-                    Some((bound(closing.bounds.start), bound(closing.bounds.end)))
-                }
-                Some(Window::Named { .. }) | None => None,
-            };
-            let columns = closing.ranking.rows(&ids)?;
-            out.emit(self.plan.output(&columns, Beside { ranks, ops: None, bounds })?);
-        }
-        Ok((closing.group < groups).then_some(closing))
+        self.heads = heads;
+        Ok(())
     }
 
     fn bytes(&self) -> u64 {
@@ -338,10 +281,6 @@ impl Windowed {
     }
 }
 
-fn kept(bounds: &[Bounds], good: &BooleanBuffer) -> Vec<Bounds> {
-    good.set_indices().map(|row| bounds[row]).collect()
-}
-
-fn kept_bits(bits: &BooleanBuffer, good: &BooleanBuffer) -> BooleanBuffer {
+fn kept(bits: &BooleanBuffer, good: &BooleanBuffer) -> BooleanBuffer {
     good.set_indices().map(|row| bits.value(row)).collect()
 }
