@@ -140,10 +140,10 @@ impl GroupBy {
         match (&self.form, groups) {
             (Form::None, Groups::One(_)) => Ok(Vec::new()),
             (Form::Ints, Groups::Ints(table)) => {
-                let null = table.null();
-                let ints: Int64Array =
-                    numbers.iter().map(|number| (null != Some(*number)).then(|| table.keys()[*number as usize])).collect();
-                Ok(vec![from_ints(ints, &self.types[0])?])
+                let values: Vec<i64> = numbers.iter().map(|number| table.keys()[*number as usize]).collect();
+                let nulls = table.null().filter(|null| numbers.contains(null));
+                let nulls = nulls.map(|null| NullBuffer::from_iter(numbers.iter().map(|number| *number != null)));
+                Ok(vec![from_ints(Int64Array::new(values.into(), nulls), &self.types[0])?])
             }
             (Form::Text, Groups::Bytes(table)) => {
                 let null = table.null();

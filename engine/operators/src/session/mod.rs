@@ -25,7 +25,7 @@
 //! | `sessions.rs` | which row belongs to which session |
 //! | `settle.rs` | sessions of at most a length |
 //! | `slots.rs` | start, end and key of each session |
-//! | `timers.rs` | which sessions are due |
+//! | `timers.rs` | which sessions are due that were not over at once |
 //! | `operator.rs` | rows in, sessions out, snapshots |
 
 mod config;

@@ -1,9 +1,10 @@
 //! The open sessions of a task: which row belongs to which, and their aggregates.
 //!
-//! A group usually has one open session, found by its number without a search. Others are in an ordered map, so that no order
-//! of rows makes a search long. A row that bridges two sessions makes them one; their aggregates are merged once per batch.
+//! A group's newest session is found by its number, and each session names the one before it: few are open at once, and rows
+//! come about in order. A group that has more than a few open has them in an ordered map, so that no order of rows makes a
+//! search long. A row that bridges two sessions makes them one; their aggregates are merged once per batch.
 
-use super::slots::Slots;
+use super::slots::{MANY, NONE, Slots};
 use super::timers::Timers;
 use crate::aggregates::{Accumulator, Aggregate, Finished};
 use crate::keys::{GroupBy, Groups, Keys};
@@ -12,8 +13,10 @@ use arrow::datatypes::DataType;
 use std::collections::BTreeMap;
 use tidegate_api::Result;
 
-/// No session.
-const NONE: u32 = u32::MAX;
+/// So many sessions of a key are looked at one after the other; with more of them they are put in order.
+const FEW: usize = if cfg!(test) { 3 } else { 16 };
+/// One in so many sessions must be over for all of those without a timer to be looked at again.
+const WORTH: usize = 4;
 /// So many sessions must be gone, and more than are there, before what is left moves to new tables.
 const SWEEP: usize = 1024;
 
@@ -35,14 +38,27 @@ pub(super) struct Sessions {
     keys: Groups,
     /// The newest session of each key.
     pub(super) newest: Vec<u32>,
-    /// All others, by key and start.
+    /// The others of keys with many, and the rows that wait, by key and start.
     pub(super) others: BTreeMap<(u32, i64), u32>,
     pub(super) slots: Slots,
     pub(super) timers: Timers,
+    /// Sessions from this number on have no timer yet: most sessions of a batch are over at its end.
+    pub(super) young: usize,
     accumulators: Vec<Box<dyn Accumulator>>,
     /// Sessions that became part of others since the accumulators were last merged.
     pub(super) joined: Vec<u32>,
     numbers: Vec<u32>,
+}
+
+/// The sessions around a row that is before the newest one.
+#[derive(Debug, Clone, Copy)]
+struct Around {
+    /// The last that does not begin after the row, or [`NONE`].
+    before: u32,
+    /// The first that does.
+    after: u32,
+    /// The one behind that, if sessions were looked at one after the other and there is one.
+    beyond: u32,
 }
 
 /// Sessions as arrays.
@@ -81,6 +97,7 @@ impl Sessions {
             others: BTreeMap::new(),
             slots: Slots::default(),
             timers: Timers::new(limits.gap),
+            young: 0,
             accumulators,
             joined: Vec::new(),
             numbers: Vec::new(),
@@ -128,79 +145,118 @@ impl Sessions {
     fn place(&mut self, key: u32, time: i64) -> u32 {
         let (newest, gap) = (self.newest[key as usize], self.limits.gap);
         if newest == NONE {
-            return self.begin(key, time);
+            return self.begin(key, time, NONE);
         }
-        if time > self.slots.last(newest) {
-            if time > self.slots.last(newest) + gap {
-                self.others.insert((key, self.slots.start(newest)), newest);
-                return self.begin(key, time);
-            }
-            self.slots.extend(newest, time);
+        let session = self.slots.at(newest);
+        if time < session.start {
+            return self.place_earlier(key, time, newest);
+        }
+        if time <= session.last + gap {
+            session.last = session.last.max(time);
             return newest;
         }
-        if time >= self.slots.start(newest) {
-            return newest;
+        if session.before == MANY {
+            self.others.insert((key, session.start), newest);
+            return self.begin(key, time, MANY);
         }
-        self.place_earlier(key, time, newest)
+        self.begin(key, time, newest)
     }
 
-    fn begin(&mut self, key: u32, time: i64) -> u32 {
+    fn begin(&mut self, key: u32, time: i64, before: u32) -> u32 {
         let slot = self.slots.add(key, time, time, false);
+        self.slots.at(slot).before = before;
         self.newest[key as usize] = slot;
-        self.timers.enter(slot, time + self.limits.gap);
         slot
     }
 
     /// The session of a row before the newest one.
     fn place_earlier(&mut self, key: u32, time: i64, newest: u32) -> u32 {
         let gap = self.limits.gap;
-        let before = self.others.range(..=(key, time)).next_back().filter(|((of, _), _)| *of == key).map(|(_, slot)| *slot);
-        let before = before.filter(|slot| time <= self.slots.last(*slot) + gap);
-        let after = self.others.range((key, time)..).find(|((_, start), _)| *start > time).filter(|((of, _), _)| *of == key);
-        let after = after.map_or(newest, |(_, slot)| *slot);
+        let Around { before, after, beyond } = self.around(key, time, newest);
+        let many = self.slots.before(newest) == MANY;
+        let reached = before != NONE && time <= self.slots.last(before) + gap;
         let reaches = self.slots.start(after) - gap <= time;
-        match (before, reaches) {
-            (None, false) => {
+        match (reached, reaches) {
+            (false, false) => {
                 let slot = self.slots.add(key, time, time, false);
-                self.others.insert((key, time), slot);
-                self.timers.enter(slot, time + gap);
+                if many {
+                    self.others.insert((key, time), slot);
+                } else {
+                    self.slots.at(slot).before = before;
+                    self.slots.at(after).before = slot;
+                }
                 slot
             }
-            (Some(before), false) => {
+            (true, false) => {
                 self.slots.extend(before, self.slots.last(before).max(time));
                 before
             }
-            (None, true) => {
-                self.restart(key, after, newest, time);
+            (false, true) => {
+                if many && after != newest {
+                    self.others.remove(&(key, self.slots.start(after)));
+                    self.others.insert((key, time), after);
+                }
+                self.slots.lower(after, time);
                 after
             }
-            (Some(before), true) => self.bridge(key, before, after, newest),
+            (true, true) => self.bridge(key, before, after, beyond, newest),
+        }
+    }
+
+    /// The sessions around a row before the newest one.
+    fn around(&mut self, key: u32, time: i64, newest: u32) -> Around {
+        if self.slots.before(newest) != MANY {
+            let (mut before, mut after, mut beyond) = (self.slots.before(newest), newest, NONE);
+            for _ in 0..FEW {
+                if before == NONE || self.slots.is_open(before) && self.slots.start(before) <= time {
+                    return Around { before, after, beyond };
+                }
+                if !self.slots.is_open(before) {
+                    // It has fired, and so have those before it.
+                    self.slots.at(after).before = NONE;
+                    return Around { before: NONE, after, beyond };
+                }
+                (beyond, after, before) = (after, before, self.slots.before(before));
+            }
+            self.put_in_order(key, newest);
+        }
+        let before = self.others.range(..=(key, time)).next_back().filter(|((of, _), _)| *of == key);
+        let after = self.others.range((key, time)..).find(|((_, start), _)| *start > time).filter(|((of, _), _)| *of == key);
+        Around { before: before.map_or(NONE, |(_, slot)| *slot), after: after.map_or(newest, |(_, slot)| *slot), beyond: NONE }
+    }
+
+    /// The sessions of a key go to the ordered map, all but the newest.
+    fn put_in_order(&mut self, key: u32, newest: u32) {
+        let mut next = std::mem::replace(&mut self.slots.at(newest).before, MANY);
+        while next != NONE && self.slots.is_open(next) {
+            self.others.insert((key, self.slots.start(next)), next);
+            next = std::mem::replace(&mut self.slots.at(next).before, NONE);
         }
     }
 
     /// Two sessions become one. The one with the smaller number stays: it may hold rows of earlier batches.
-    fn bridge(&mut self, key: u32, before: u32, after: u32, newest: u32) -> u32 {
+    fn bridge(&mut self, key: u32, before: u32, after: u32, beyond: u32, newest: u32) -> u32 {
         let start = self.slots.start(before);
         let (stays, goes) = (before.min(after), before.max(after));
-        if after == newest {
-            self.others.remove(&(key, start));
-            self.newest[key as usize] = stays;
+        if self.slots.before(newest) == MANY {
+            if after == newest {
+                self.others.remove(&(key, start));
+                self.newest[key as usize] = stays;
+                self.slots.at(stays).before = MANY;
+            } else {
+                self.others.remove(&(key, self.slots.start(after)));
+                self.others.insert((key, start), stays);
+            }
         } else {
-            self.others.remove(&(key, self.slots.start(after)));
-            self.others.insert((key, start), stays);
+            self.slots.at(stays).before = self.slots.before(before);
+            match beyond {
+                NONE => self.newest[key as usize] = stays,
+                beyond => self.slots.at(beyond).before = stays,
+            }
         }
         self.slots.join(goes, stays);
         self.joined.push(goes);
         stays
-    }
-
-    /// A session begins earlier than it did.
-    fn restart(&mut self, key: u32, slot: u32, newest: u32, start: i64) {
-        if slot != newest {
-            self.others.remove(&(key, self.slots.start(slot)));
-            self.others.insert((key, start), slot);
-        }
-        self.slots.lower(slot, start);
     }
 
     /// Merges the aggregates of sessions that became part of others; `total` sessions have aggregates.
@@ -231,13 +287,39 @@ impl Sessions {
     /// `Internal` when a kernel fails.
     pub(super) fn due(&mut self, watermark: i64) -> Result<Vec<u32>> {
         let (slots, gap) = (&self.slots, self.limits.gap);
-        let taken = self.timers.take(watermark, |slot| Self::due_at(slots, gap, slot));
-        let mut due = match self.limits.longest {
+        let mut taken = self.timers.take(watermark, |slot| Self::due_at(slots, gap, slot));
+        let (before, looked_at) = (taken.len(), slots.len() - self.young);
+        let mut later: Vec<(u32, i64)> = Vec::new();
+        for slot in self.young as u32..slots.len() as u32 {
+            match Self::due_at(slots, gap, slot) {
+                None => {}
+                Some(at) if at < watermark => taken.push(slot),
+                Some(at) => later.push((slot, at)),
+            }
+        }
+        // As long as a good part is over each time, looking at all of them is cheaper than timers.
+        if (taken.len() - before) * WORTH < looked_at {
+            later.into_iter().for_each(|(slot, at)| self.timers.enter(slot, at));
+            self.young = self.slots.len();
+        }
+        let due = match self.limits.longest {
             None => taken,
             Some(longest) => self.settle(taken, watermark, longest)?,
         };
-        due.sort_unstable_by_key(|slot| (self.slots.last(*slot), self.slots.start(*slot), *slot));
-        Ok(due)
+        Ok(self.by_end(due))
+    }
+
+    /// Sessions in the order of their ends.
+    fn by_end(&self, mut due: Vec<u32>) -> Vec<u32> {
+        let last = |slot: &u32| self.slots.last(*slot);
+        let (Some(low), Some(high)) = (due.iter().map(last).min(), due.iter().map(last).max()) else { return due };
+        if high - low > i64::from(u32::MAX) {
+            due.sort_unstable_by_key(|slot| (self.slots.last(*slot), *slot));
+            return due;
+        }
+        let mut words: Vec<u64> = due.iter().map(|slot| ((self.slots.last(*slot) - low) as u64) << 32 | u64::from(*slot)).collect();
+        words.sort_unstable();
+        words.into_iter().map(|word| word as u32).collect()
     }
 
     /// Some sessions with their results.
@@ -268,7 +350,7 @@ impl Sessions {
             let key = self.slots.key(*slot);
             if self.newest[key as usize] == *slot {
                 self.newest[key as usize] = NONE;
-            } else if self.others.get(&(key, self.slots.start(*slot))) == Some(slot) {
+            } else if !self.others.is_empty() && self.others.get(&(key, self.slots.start(*slot))) == Some(slot) {
                 self.others.remove(&(key, self.slots.start(*slot)));
             }
             self.slots.remove(*slot);
@@ -288,27 +370,33 @@ impl Sessions {
         let open = self.slots.open();
         let keys = self.by.keys(&self.groups_of(&open)?)?;
         self.keys = self.by.table();
-        let old = std::mem::take(&mut self.slots);
-        let before = std::mem::take(&mut self.newest);
-        self.others.clear();
+        let mut old = std::mem::take(&mut self.slots);
+        let newest = std::mem::take(&mut self.newest);
+        let others = std::mem::take(&mut self.others);
         self.timers.clear();
+        self.young = 0;
+        let mut moved = vec![NONE; old.len()];
+        open.iter().zip(0..).for_each(|(slot, number)| moved[*slot as usize] = number);
         let numbers = self.number(&keys, open.len())?;
         for (slot, key) in open.iter().zip(&numbers) {
-            self.enter(*key, (old.start(*slot), old.last(*slot)), old.waits(*slot), before[old.key(*slot) as usize] == *slot);
+            let session = *old.at(*slot);
+            let new = self.slots.add(*key, session.start, session.last, old.waits(*slot));
+            self.slots.at(new).before = match session.before {
+                NONE | MANY => session.before,
+                // One that has fired is none any more.
+                before => moved[before as usize],
+            };
+            if newest[session.key as usize] == *slot {
+                self.newest[*key as usize] = new;
+            }
+        }
+        for slot in others.into_values().filter(|slot| old.is_open(*slot)) {
+            let new = moved[slot as usize];
+            self.others.insert((self.slots.key(new), self.slots.start(new)), new);
         }
         self.numbers = numbers;
         self.accumulators = self.accumulators.iter().map(|accumulator| accumulator.select(&open)).collect::<Result<_>>()?;
         Ok(())
-    }
-
-    fn enter(&mut self, key: u32, (start, last): (i64, i64), waiting: bool, newest: bool) {
-        let slot = self.slots.add(key, start, last, waiting);
-        if newest {
-            self.newest[key as usize] = slot;
-        } else {
-            self.others.insert((key, start), slot);
-        }
-        self.timers.enter(slot, if waiting { last } else { last + self.limits.gap });
     }
 
     /// Every open session, for a snapshot.
@@ -339,12 +427,18 @@ impl Sessions {
         let numbers = self.number(&keys, spans.len())?;
         let first = self.slots.len() as u32;
         for ((start, last, waiting), key) in spans.iter().zip(&numbers) {
+            let slot = self.slots.add(*key, *start, *last, *waiting);
             let newest = self.newest[*key as usize];
-            let later = !waiting && (newest == NONE || self.slots.start(newest) < *start);
-            if later && newest != NONE {
-                self.others.insert((*key, self.slots.start(newest)), newest);
+            if *waiting {
+                self.others.insert((*key, *start), slot);
+            } else if newest == NONE {
+                self.newest[*key as usize] = slot;
+            } else {
+                let (first, last) = if self.slots.start(newest) < *start { (newest, slot) } else { (slot, newest) };
+                self.others.insert((*key, self.slots.start(first)), first);
+                self.newest[*key as usize] = last;
+                self.slots.at(last).before = MANY;
             }
-            self.enter(*key, (*start, *last), *waiting, later);
         }
         self.numbers = numbers;
         let slots: Vec<u32> = (first..self.slots.len() as u32).collect();

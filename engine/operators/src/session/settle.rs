@@ -1,9 +1,8 @@
 //! Sessions of at most a length: rows wait until the watermark has passed them, and are then taken in the order of their times.
 
 use super::sessions::Sessions;
+use super::slots::NONE;
 use tidegate_api::Result;
-
-const NONE: u32 = u32::MAX;
 
 impl Sessions {
     /// The slot in which the rows of one key and millisecond wait.
@@ -13,7 +12,6 @@ impl Sessions {
         }
         let slot = self.slots.add(key, time, time, true);
         self.others.insert((key, time), slot);
-        self.timers.enter(slot, time);
         slot
     }
 
@@ -36,7 +34,9 @@ impl Sessions {
         for slot in taken {
             match Sessions::due_at(&self.slots, gap, slot) {
                 Some(due) if due < watermark => fire.push(slot),
-                Some(due) => self.timers.enter(slot, due),
+                // One without a timer is looked at again.
+                Some(due) if (slot as usize) < self.young => self.timers.enter(slot, due),
+                Some(_) => {}
                 None => {}
             }
         }

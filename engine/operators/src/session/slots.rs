@@ -1,19 +1,31 @@
-//! The sessions of a task as columns, and the earliest start of them.
+//! The sessions of a task by number, and the earliest start of them.
 
+/// No session.
+pub(super) const NONE: u32 = u32::MAX;
+/// In place of the session before one: those before it are in the ordered map.
+pub(super) const MANY: u32 = u32::MAX - 1;
 /// A start that no session has.
 const GONE: i64 = i64::MAX;
 const BLOCK: usize = 1024;
 
+/// One session, in half a cache line.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slot {
+    pub(super) start: i64,
+    pub(super) last: i64,
+    pub(super) key: u32,
+    /// The session of the same key before it, [`NONE`], or [`MANY`].
+    pub(super) before: u32,
+    /// The session it went into; itself as long as it is one of its own.
+    into: u32,
+    /// The rows of one millisecond, which wait for the watermark.
+    waiting: bool,
+}
+
 /// Sessions by number. A number is an index into every accumulator too.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    starts: Vec<i64>,
-    lasts: Vec<i64>,
-    keys: Vec<u32>,
-    /// The rows of one millisecond, which wait for the watermark.
-    waiting: Vec<bool>,
-    /// The session it went into; itself as long as it is one of its own.
-    into: Vec<u32>,
+    all: Vec<Slot>,
     /// The earliest start of each block, and whether it must be looked for anew.
     earliest: Vec<i64>,
     stale: Vec<bool>,
@@ -23,7 +35,7 @@ pub(super) struct Slots {
 impl Slots {
     /// How many numbers are given away, those of gone sessions included.
     pub(super) fn len(&self) -> usize {
-        self.starts.len()
+        self.all.len()
     }
 
     /// How many sessions are gone.
@@ -34,67 +46,80 @@ impl Slots {
     /// Adds a session.
     pub(super) fn add(&mut self, key: u32, start: i64, last: i64, waiting: bool) -> u32 {
         // More than four billion sessions would have met the memory limit long before.
-        let slot = u32::try_from(self.starts.len()).ok().filter(|slot| *slot != u32::MAX).expect("a task holds fewer than 2^32 sessions");
-        self.starts.push(GONE);
-        self.lasts.push(last);
-        self.keys.push(key);
-        self.waiting.push(waiting);
-        self.into.push(slot);
-        if self.earliest.len() * BLOCK < self.starts.len() {
+        let slot = u32::try_from(self.all.len()).ok().filter(|slot| *slot < MANY).expect("a task holds fewer than 2^32 - 1 sessions");
+        self.all.push(Slot { start, last, key, before: NONE, into: slot, waiting });
+        if self.earliest.len() * BLOCK < self.all.len() {
             self.earliest.push(GONE);
             self.stale.push(false);
         }
-        self.lower(slot, start);
+        self.lower_block(slot, start);
         slot
     }
 
-    /// Moves a start towards the past.
-    pub(super) fn lower(&mut self, slot: u32, start: i64) {
-        self.starts[slot as usize] = start;
+    #[inline(always)]
+    fn lower_block(&mut self, slot: u32, start: i64) {
         let block = &mut self.earliest[slot as usize / BLOCK];
         *block = (*block).min(start);
     }
 
+    /// Moves a start towards the past.
+    pub(super) fn lower(&mut self, slot: u32, start: i64) {
+        self.all[slot as usize].start = start;
+        self.lower_block(slot, start);
+    }
+
     /// Moves the last row's time on.
     pub(super) fn extend(&mut self, slot: u32, last: i64) {
-        self.lasts[slot as usize] = last;
+        self.all[slot as usize].last = last;
+    }
+
+    /// The session itself.
+    #[inline(always)]
+    pub(super) fn at(&mut self, slot: u32) -> &mut Slot {
+        &mut self.all[slot as usize]
     }
 
     /// When a session began.
     #[inline(always)]
     pub(super) fn start(&self, slot: u32) -> i64 {
-        self.starts[slot as usize]
+        self.all[slot as usize].start
     }
 
     /// When its last row was.
     #[inline(always)]
     pub(super) fn last(&self, slot: u32) -> i64 {
-        self.lasts[slot as usize]
+        self.all[slot as usize].last
+    }
+
+    /// The session of the same key before it, [`NONE`], or [`MANY`].
+    #[inline(always)]
+    pub(super) fn before(&self, slot: u32) -> u32 {
+        self.all[slot as usize].before
     }
 
     /// Whose it is.
     pub(super) fn key(&self, slot: u32) -> u32 {
-        self.keys[slot as usize]
+        self.all[slot as usize].key
     }
 
     /// Whether it waits for the watermark.
     pub(super) fn waits(&self, slot: u32) -> bool {
-        self.waiting[slot as usize]
+        self.all[slot as usize].waiting
     }
 
     /// It has waited long enough.
     pub(super) fn form(&mut self, slot: u32) {
-        self.waiting[slot as usize] = false;
+        self.all[slot as usize].waiting = false;
     }
 
     /// Whether it is there.
     pub(super) fn is_open(&self, slot: u32) -> bool {
-        self.starts[slot as usize] != GONE
+        self.all[slot as usize].start != GONE
     }
 
     /// Takes a session away.
     pub(super) fn remove(&mut self, slot: u32) {
-        self.starts[slot as usize] = GONE;
+        self.all[slot as usize].start = GONE;
         self.stale[slot as usize / BLOCK] = true;
         self.gone += 1;
     }
@@ -105,14 +130,14 @@ impl Slots {
             self.lower(into, self.start(slot));
         }
         self.extend(into, self.last(into).max(self.last(slot)));
-        self.into[slot as usize] = into;
+        self.all[slot as usize].into = into;
         self.remove(slot);
     }
 
     /// Where the rows of a session have gone.
     pub(super) fn root(&self, mut slot: u32) -> u32 {
-        while self.into[slot as usize] != slot {
-            slot = self.into[slot as usize];
+        while self.all[slot as usize].into != slot {
+            slot = self.all[slot as usize].into;
         }
         slot
     }
@@ -125,8 +150,8 @@ impl Slots {
     /// Brings the earliest start up to date.
     pub(super) fn refresh(&mut self) {
         for (block, stale) in self.stale.iter_mut().enumerate().filter(|(_, stale)| **stale) {
-            let end = ((block + 1) * BLOCK).min(self.starts.len());
-            self.earliest[block] = self.starts[block * BLOCK..end].iter().copied().min().unwrap_or(GONE);
+            let end = ((block + 1) * BLOCK).min(self.all.len());
+            self.earliest[block] = self.all[block * BLOCK..end].iter().map(|slot| slot.start).min().unwrap_or(GONE);
             *stale = false;
         }
     }
@@ -138,6 +163,6 @@ impl Slots {
 
     /// Memory held.
     pub(super) fn bytes(&self) -> usize {
-        self.starts.capacity() * 16 + self.keys.capacity() * 9
+        self.all.capacity() * size_of::<Slot>()
     }
 }
