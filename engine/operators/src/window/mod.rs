@@ -13,6 +13,7 @@
 //! | `arithmetic.rs` | which pane, which windows: pure |
 //! | `calendar.rs` | days of a time zone as days of a grid |
 //! | `panes.rs` | a pane is a table and accumulators; recycled |
+//! | `running.rs` | the counts of a window that moves on |
 //! | `operator.rs` | rows in, windows out |
 //! | `state.rs` | panes as pieces of snapshots |
 //!
@@ -23,6 +24,7 @@ mod calendar;
 mod config;
 mod operator;
 mod panes;
+mod running;
 mod state;
 mod written;
 

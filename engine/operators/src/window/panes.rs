@@ -1,5 +1,6 @@
 //! Open panes: each a key table and the accumulators over its groups. Recycled once nobody needs them.
 
+use super::running::Running;
 use crate::aggregates::{Accumulator, Aggregate, Finished};
 use crate::keys::{GroupBy, Groups, Keys};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array};
@@ -96,13 +97,16 @@ impl Shape {
         })
     }
 
+    /// Whether a single count of rows is all there is.
+    fn counts_rows(&self) -> bool {
+        matches!(self.aggregates.as_slice(), [one] if one.counts_rows())
+    }
+
     fn pane(&self) -> Result<Pane> {
-        let accumulators = match self.aggregates.as_slice() {
-            [one] if one.counts_rows() => Accumulators::Rows(Vec::new()),
-            several => {
-                let made: Result<Vec<_>> = several.iter().map(Aggregate::accumulator).collect();
-                Accumulators::Each(made?)
-            }
+        let accumulators = if self.counts_rows() {
+            Accumulators::Rows(Vec::new())
+        } else {
+            Accumulators::Each(self.aggregates.iter().map(Aggregate::accumulator).collect::<Result<_>>()?)
         };
         Ok(Pane { groups: self.by.table(), accumulators, saved: Vec::new(), dirty: false, changes: Vec::new() })
     }
@@ -289,6 +293,8 @@ impl Pane {
 const SPARES: usize = 32;
 const GREAT_SPARES: usize = 4;
 const GREAT: usize = 1 << 20;
+/// Windows of no more panes than this are put together anew each time.
+const FEW_PANES: usize = 2;
 
 /// The open panes of a task, by their start.
 #[derive(Debug)]
@@ -296,12 +302,14 @@ pub(crate) struct Panes {
     shape: Shape,
     open: BTreeMap<i64, Pane>,
     spares: Vec<Pane>,
+    /// The window that was combined last, where it can move on.
+    running: Option<Running>,
 }
 
 impl Panes {
     /// None open.
     pub(crate) fn new(shape: Shape) -> Self {
-        Panes { shape, open: BTreeMap::new(), spares: Vec::new() }
+        Panes { shape, open: BTreeMap::new(), spares: Vec::new(), running: None }
     }
 
     /// What they share.
@@ -315,6 +323,10 @@ impl Panes {
     /// `Internal` for types that binding refuses.
     pub(crate) fn at(&mut self, start: i64) -> Result<&mut Pane> {
         use std::collections::btree_map::Entry;
+        if self.running.as_ref().is_some_and(|running| running.holds(start)) {
+            // It holds what the pane has been.
+            self.running = None;
+        }
         match self.open.entry(start) {
             Entry::Occupied(there) => Ok(there.into_mut()),
             Entry::Vacant(vacant) => {
@@ -349,7 +361,15 @@ impl Panes {
 
     /// Closes a pane; it is to be given back with [`Panes::recycle`].
     pub(crate) fn close(&mut self, start: i64) -> Option<Pane> {
-        self.open.remove(&start)
+        let pane = self.open.remove(&start)?;
+        match (&mut self.running, &pane.accumulators) {
+            (Some(running), Accumulators::Rows(counts)) if running.holds(start) => {
+                running.take_away(&pane.groups, counts);
+                running.from = running.from.max(start.saturating_add(1));
+            }
+            _ => {}
+        }
+        Some(pane)
     }
 
     /// Empties a pane and keeps it for later.
@@ -366,6 +386,9 @@ impl Panes {
     /// # Errors
     /// `Internal` when a merge fails.
     pub(crate) fn combined(&mut self, from: i64, to: i64, numbers: &mut Vec<u32>, only_changed: bool) -> Result<Columns> {
+        if !only_changed && self.open.range(from..to).nth(FEW_PANES).is_some() && self.shape.counts_rows() {
+            return self.moved_on(from, to);
+        }
         let mut within = self.open.range_mut(from..to);
         if let (Some((_, only)), None) = (within.next(), within.next()) {
             let columns = only.finish(&self.shape, false)?;
@@ -384,6 +407,30 @@ impl Panes {
         Ok(columns)
     }
 
+    /// The open panes between two times, by moving on from the window before.
+    fn moved_on(&mut self, from: i64, to: i64) -> Result<Columns> {
+        let by = &self.shape.by;
+        let mut running = self.running.take().unwrap_or_else(|| Running::new(by, from));
+        if running.from > from || running.to < from || running.to > to || running.is_sparse() {
+            running.reset(from);
+        }
+        for pane in self.open.range(running.from..from).map(|(_, pane)| pane) {
+            if let Accumulators::Rows(counts) = &pane.accumulators {
+                running.take_away(&pane.groups, counts);
+            }
+        }
+        for pane in self.open.range(running.to..to).map(|(_, pane)| pane) {
+            if let Accumulators::Rows(counts) = &pane.accumulators {
+                running.add(&pane.groups, counts);
+            }
+        }
+        (running.from, running.to) = (from, to);
+        let (groups, counts) = running.columns(by)?;
+        let rows = counts.len();
+        self.running = Some(running);
+        Ok(Columns { groups, results: vec![Finished { values: counts, misfits: Vec::new() }], rows })
+    }
+
     /// All open panes with what they share, earliest first.
     pub(crate) fn all(&mut self) -> (impl Iterator<Item = (i64, &mut Pane)>, &Shape) {
         (self.open.iter_mut().map(|(start, pane)| (*start, pane)), &self.shape)
@@ -391,6 +438,6 @@ impl Panes {
 
     /// Memory held, spares included.
     pub(crate) fn bytes(&self) -> usize {
-        self.open.values().chain(&self.spares).map(Pane::bytes).sum()
+        self.open.values().chain(&self.spares).map(Pane::bytes).sum::<usize>() + self.running.as_ref().map_or(0, Running::bytes)
     }
 }
