@@ -14,7 +14,7 @@ pub(super) struct Node {
     pub(super) time: i64,
     /// The row behind it in its chain, an older one.
     pub(super) next: u64,
-    /// The row before it; [`GONE`] if it is in no chain any more.
+    /// The row before it; [`GONE`] once the row waits no longer, [`LOOSE`](super::side::LOOSE) before it is in a chain.
     pub(super) prev: u64,
 }
 
@@ -60,8 +60,12 @@ pub(super) struct Chunk {
     order: Option<Vec<u32>>,
     /// How many of the rows by time are over.
     pub(super) cursor: usize,
-    /// How many rows are in chains.
+    /// How many rows wait.
     pub(super) live: usize,
+    /// How many of them are in no chain yet.
+    pub(super) loose: usize,
+    /// How often those were passed over.
+    pub(super) passes: u8,
     /// The number of the batch that it came with, or of the last one in it.
     pub(super) seq: u64,
     /// The rows that have had a partner; empty where that is not remembered.
@@ -82,7 +86,7 @@ impl Chunk {
         });
         let bytes = nodes.len() * size_of::<Node>() + columns.iter().map(size).sum::<usize>();
         let matched = if marked { Bits::new(nodes.len()) } else { Bits::default() };
-        Chunk { columns, nodes, order, cursor: 0, live: 0, seq, matched, name: None, piece: None, bytes }
+        Chunk { columns, nodes, order, cursor: 0, live: 0, loose: 0, passes: 0, seq, matched, name: None, piece: None, bytes }
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -98,7 +102,17 @@ impl Chunk {
         self.nodes.get(row).map(|node| (row, node.time))
     }
 
-    pub(super) fn is_linked(&self, row: usize) -> bool {
+    /// The latest time of its rows.
+    pub(super) fn last_time(&self) -> Option<i64> {
+        let row = match &self.order {
+            Some(order) => *order.last()? as usize,
+            None => self.nodes.len().checked_sub(1)?,
+        };
+        self.nodes.get(row).map(|node| node.time)
+    }
+
+    /// Whether a row waits.
+    pub(super) fn is_waiting(&self, row: usize) -> bool {
         self.nodes[row].prev != GONE
     }
 }

@@ -9,6 +9,7 @@ use super::side::{Ptr, Side};
 use super::state::Named;
 use crate::expression::BadRows;
 use crate::fired::Fired;
+use crate::window::Unit;
 use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt32Array};
 use arrow::compute::{filter_record_batch, take, take_record_batch};
 use arrow::datatypes::SchemaRef;
@@ -203,7 +204,8 @@ impl StreamJoin {
             return Ok(());
         }
         let (raw, scale) = raw_times(batch.column(self.plan.side(which).time))?;
-        let times: Vec<i64> = raw.values().iter().map(|raw| scale.event_time(*raw).as_millis()).collect();
+        let unit = Unit::of(scale);
+        let times: Vec<i64> = raw.values().iter().map(|raw| unit.millis(*raw)).collect();
         let mut bad = BadRows::default();
         self.find_bad_times(which, &raw, &times, &mut bad);
         if !bad.is_empty() {

@@ -19,17 +19,22 @@ use tidegate_api::{BadReason, BadRow, EventTime, Output, Result};
 pub(super) struct Probe {
     which: Which,
     slot: u32,
+    /// The next row, among those of `only` if not all are looked for.
     row: usize,
     /// The next candidate of this row; `None` before its first.
     next: Option<Ptr>,
     /// Sees rows of earlier batches only.
     seq: u64,
+    /// Whether those of the other side that may be partners are in chains.
+    chained: bool,
+    /// The rows that may have partners, where few can; all of them otherwise.
+    only: Option<Vec<u32>>,
 }
 
 impl Probe {
     /// A chunk that has just come in.
     pub(super) fn new(which: Which, slot: u32, seq: u64) -> Self {
-        Probe { which, slot, row: 0, next: None, seq }
+        Probe { which, slot, row: 0, next: None, seq, chained: false, only: None }
     }
 }
 
@@ -92,12 +97,31 @@ impl StreamJoin {
         let mut steps = 0;
         while steps < limit {
             let Some(probe) = self.queue.front_mut() else { break };
-            let (own, other) = (&self.sides[probe.which.index()], &self.sides[probe.which.other().index()]);
-            let Some(chunk) = own.chunk(pointer(probe.slot, 0)).filter(|chunk| probe.row < chunk.rows()) else {
+            let [left, right] = &mut self.sides;
+            let (own, other) = match probe.which {
+                Which::Left => (&*left, right),
+                Which::Right => (&*right, left),
+            };
+            let Some(chunk) = own.chunk(pointer(probe.slot, 0)) else {
                 self.queue.pop_front();
                 continue;
             };
-            let (node, own_ptr) = (chunk.nodes[probe.row], pointer(probe.slot, probe.row));
+            if !std::mem::replace(&mut probe.chained, true) {
+                other.chain_for(&chunk.nodes);
+                probe.only = other.few_wanted(chunk.rows()).map(|wanted| {
+                    let nodes = chunk.nodes.iter().zip(0u32..);
+                    nodes.filter(|(node, _)| wanted.has(node.hash)).map(|(_, row)| row).collect()
+                });
+            }
+            let row = match &probe.only {
+                None => Some(probe.row).filter(|row| *row < chunk.rows()),
+                Some(only) => only.get(probe.row).map(|row| *row as usize),
+            };
+            let Some(row) = row else {
+                self.queue.pop_front();
+                continue;
+            };
+            let (node, own_ptr) = (chunk.nodes[row], pointer(probe.slot, row));
             // A row that needed one partner may have found it meanwhile.
             let mut next = if node.prev == GONE { NONE } else { probe.next.unwrap_or_else(|| other.head(node.hash)) };
             while next != NONE && steps < limit {

@@ -1,5 +1,9 @@
 //! The rows of one input that wait: chunks, and a table from hashes to chains of rows, the newest first.
 //!
+//! Rows that come in are not in chains at first. Rows of the other side that look for partners have those put into chains that may
+//! be theirs, which a pass over the hashes tells: where few look for partners among many, most rows are never in a chain. A chunk
+//! that was passed over so often that chains would have been cheaper is put into them whole.
+//!
 //! A chain links the rows of one hash both ways, so that a row leaves it in one step wherever it stands. A row is named by its
 //! chunk's slot and its number there; a slot is used again only when no chain leads there.
 
@@ -14,8 +18,16 @@ use std::collections::BTreeSet;
 pub(super) type Ptr = u64;
 /// No row.
 pub(super) const NONE: Ptr = u64::MAX;
-/// In [`Node::prev`]: the row is in no chain any more.
+/// In [`Node::prev`]: the row waits no longer and is in no chain any more.
 pub(super) const GONE: Ptr = u64::MAX - 1;
+/// In [`Node::prev`]: the row waits and is in no chain yet.
+pub(super) const LOOSE: Ptr = u64::MAX - 2;
+/// A chunk is passed over so often before all of its rows go into chains.
+const PASSES: u8 = 8;
+/// Of rows that look for partners among less than so many times their number, most would have to be put into chains anyway.
+const FEW: usize = 4;
+/// Rows that look for partners have so many bits each to be told from others by.
+const BITS_EACH: usize = 16;
 
 #[inline(always)]
 pub(super) fn pointer(slot: u32, row: usize) -> Ptr {
@@ -56,6 +68,8 @@ pub(super) struct Side {
     due: BTreeSet<(i64, u32)>,
     /// Chunks without living rows, to be dropped when nothing refers to them.
     pub(super) empty: Vec<u32>,
+    /// Chunks with rows that are in no chain yet; others may be among them.
+    loose: Vec<u32>,
     /// Small chunks in the order they came, each much smaller than the one before.
     pub(super) recent: Vec<u32>,
     /// Rows in chunks, and rows in chains.
@@ -86,6 +100,7 @@ impl Side {
             heads: HashTable::new(),
             due: BTreeSet::new(),
             empty: Vec::new(),
+            loose: Vec::new(),
             recent: Vec::new(),
             held: 0,
             live: 0,
@@ -135,20 +150,20 @@ impl Side {
 
     /// Takes in rows that came together.
     pub(super) fn insert(&mut self, columns: Vec<ArrayRef>, hashes: &[u64], times: &[i64], seq: u64) -> u32 {
-        let nodes = hashes.iter().zip(times).map(|(hash, time)| Node { hash: *hash, time: *time, next: NONE, prev: GONE }).collect();
-        let chunk = Chunk::new(columns, nodes, seq, self.marked);
-        let rows = chunk.rows();
+        let nodes = hashes.iter().zip(times).map(|(hash, time)| Node { hash: *hash, time: *time, next: NONE, prev: LOOSE }).collect();
+        let mut chunk = Chunk::new(columns, nodes, seq, self.marked);
+        (chunk.live, chunk.loose) = (chunk.rows(), chunk.rows());
+        self.live += chunk.live;
         let slot = self.place(chunk);
-        (0..rows).for_each(|row| self.link(pointer(slot, row)));
         self.recent.push(slot);
         slot
     }
 
-    /// Gives a chunk a slot; none of its rows is in a chain yet.
+    /// Gives a chunk a slot; none of its rows is in a chain yet. Those that wait, and those of them that are loose, have been counted.
     pub(super) fn place(&mut self, chunk: Chunk) -> u32 {
         self.held += chunk.rows();
         self.bytes += chunk.bytes;
-        let due = chunk.next_by_time();
+        let (due, is_loose) = (chunk.next_by_time(), chunk.loose > 0);
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => {
@@ -160,11 +175,48 @@ impl Side {
         if let Some((_, time)) = due {
             self.due.insert((time, slot));
         }
+        if is_loose {
+            if self.loose.len() > 2 * self.chunks.len() {
+                self.loose.sort_unstable();
+                self.loose.dedup();
+                let chunks = &self.chunks;
+                self.loose.retain(|slot| chunks[*slot as usize].as_ref().is_some_and(|chunk| chunk.loose > 0));
+            }
+            self.loose.push(slot);
+        }
         slot
     }
 
-    /// Puts a row before the others of its hash.
+    /// Puts the waiting rows into chains that these rows of the other side may be partners of.
+    pub(super) fn chain_for(&mut self, probes: &[Node]) {
+        let slots = std::mem::take(&mut self.loose);
+        let mut wanted: Option<Wanted> = None;
+        for slot in slots {
+            let Some(chunk) = self.chunks[slot as usize].as_mut().filter(|chunk| chunk.loose > 0) else { continue };
+            let all = chunk.passes == PASSES || probes.len() * FEW > chunk.loose;
+            chunk.passes += 1;
+            let wanted = (!all).then(|| &*wanted.get_or_insert_with(|| Wanted::new(probes.len(), probes.iter().map(|node| node.hash))));
+            let is_wanted = |node: &Node| node.prev == LOOSE && wanted.is_none_or(|wanted| wanted.has(node.hash));
+            let rows: Vec<usize> = chunk.nodes.iter().enumerate().filter(|(_, node)| is_wanted(node)).map(|(row, _)| row).collect();
+            chunk.loose -= rows.len();
+            if chunk.loose > 0 {
+                self.loose.push(slot);
+            }
+            rows.into_iter().for_each(|row| self.chain(pointer(slot, row)));
+        }
+    }
+
+    /// Takes a row in that has come back.
     pub(super) fn link(&mut self, ptr: Ptr) {
+        if let Some(chunk) = self.chunk_mut(ptr) {
+            chunk.live += 1;
+            self.live += 1;
+        }
+        self.chain(ptr);
+    }
+
+    /// Puts a row before the others of its hash.
+    fn chain(&mut self, ptr: Ptr) {
         let Some(hash) = self.node_mut(ptr).map(|node| node.hash) else { return };
         let next = match self.heads.entry(hash, |head| head.hash == hash, |head| head.hash) {
             Entry::Occupied(mut head) => std::mem::replace(&mut head.get_mut().first, ptr),
@@ -179,12 +231,10 @@ impl Side {
         if let Some(chunk) = self.chunk_mut(ptr) {
             let node = &mut chunk.nodes[row_of(ptr)];
             (node.next, node.prev) = (next, NONE);
-            chunk.live += 1;
-            self.live += 1;
         }
     }
 
-    /// Takes a row out of its chain. It still knows the row behind it, for those who stand on it.
+    /// A row waits no longer, and leaves its chain if it is in one. It still knows the row behind it, for those who stand on it.
     pub(super) fn unlink(&mut self, ptr: Ptr) {
         let Some(node) = self.node_mut(ptr) else { return };
         let Node { hash, next, prev, .. } = *node;
@@ -192,9 +242,13 @@ impl Side {
             return;
         }
         node.prev = GONE;
-        self.relink(hash, prev, next);
+        let was_loose = prev == LOOSE;
+        if !was_loose {
+            self.relink(hash, prev, next);
+        }
         self.live -= 1;
         let Some(chunk) = self.chunk_mut(ptr) else { return };
+        chunk.loose -= usize::from(was_loose);
         chunk.live -= 1;
         if chunk.live == 0 {
             self.empty.push(slot_of(ptr) as u32);
@@ -222,7 +276,9 @@ impl Side {
     /// A row of a chain has moved from one place to another: its neighbours follow.
     pub(super) fn moved(&mut self, from: Ptr, to: Ptr) {
         let Some(Node { hash, next, prev, .. }) = self.node_mut(from).map(|node| *node) else { return };
-        if prev == NONE {
+        if prev == LOOSE {
+            // It has no neighbours, and its copy is as loose.
+        } else if prev == NONE {
             if let Some(head) = self.heads.find_mut(hash, |head| head.hash == hash) {
                 head.first = to;
             }
@@ -252,6 +308,10 @@ impl Side {
         while let Some(&(first, slot)) = self.due.first().filter(|(time, _)| self.is_over(*time, watermark)) {
             self.due.remove(&(first, slot));
             loop {
+                if let Some(rows) = self.drop_whole(slot, watermark, limit - seen) {
+                    seen += rows;
+                    break;
+                }
                 let next = self.chunks[slot as usize].as_ref().and_then(Chunk::next_by_time);
                 let Some((row, time)) = next else { break };
                 if !self.is_over(time, watermark) || seen == limit || expired.unmatched.len() == wanted {
@@ -262,7 +322,7 @@ impl Side {
                 let ptr = pointer(slot, row);
                 if let Some(chunk) = self.chunk_mut(ptr) {
                     chunk.cursor += 1;
-                    if chunk.is_linked(row) {
+                    if chunk.is_waiting(row) {
                         if self.unmatched && !self.is_matched(ptr) {
                             expired.unmatched.push(ptr);
                         }
@@ -276,6 +336,38 @@ impl Side {
             }
         }
         expired
+    }
+
+    /// Lets all the rows of a chunk go at once, if all are over and nobody wants to know of them; gives how many there were.
+    fn drop_whole(&mut self, slot: u32, watermark: i64, limit: usize) -> Option<usize> {
+        let over = watermark.saturating_sub(self.reach);
+        let unmatched = self.unmatched;
+        let chunk = self.chunks[slot as usize].as_mut()?;
+        let rows = chunk.rows();
+        if unmatched || chunk.live == 0 || rows > limit || chunk.last_time()? >= over {
+            return None;
+        }
+        let mut chained = Vec::new();
+        for (row, node) in chunk.nodes.iter_mut().enumerate() {
+            if node.prev == LOOSE {
+                node.prev = GONE;
+            } else if node.prev != GONE {
+                chained.push(row);
+            }
+        }
+        self.live -= chunk.loose;
+        chunk.live -= chunk.loose;
+        (chunk.loose, chunk.cursor) = (0, rows);
+        if chunk.live == 0 {
+            self.empty.push(slot);
+        }
+        chained.into_iter().for_each(|row| self.unlink(pointer(slot, row)));
+        Some(rows)
+    }
+
+    /// The hashes of the waiting rows that are in chains, unless there are about as many as `rows`.
+    pub(super) fn few_wanted(&self, rows: usize) -> Option<Wanted> {
+        (self.heads.len() * FEW < rows).then(|| Wanted::new(self.heads.len(), self.heads.iter().map(|head| head.hash)))
     }
 
     /// Forgets a chunk. None of its rows is in a chain.
@@ -293,5 +385,36 @@ impl Side {
     /// The slots in use.
     pub(super) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
         self.chunks.iter().enumerate().filter(|(_, chunk)| chunk.is_some()).map(|(slot, _)| slot as u32)
+    }
+}
+
+/// The hashes that rows look for, with a few others that are taken for them.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    bits: Vec<u64>,
+    shift: u32,
+}
+
+impl Wanted {
+    fn new(count: usize, hashes: impl Iterator<Item = u64>) -> Self {
+        let bits = (count * BITS_EACH).next_power_of_two().max(64);
+        let mut wanted = Wanted { bits: vec![0; bits / 64], shift: 64 - bits.trailing_zeros() };
+        for hash in hashes {
+            let at = wanted.place(hash);
+            wanted.bits[at / 64] |= 1 << (at % 64);
+        }
+        wanted
+    }
+
+    /// The upper bits of a hash tell a task's rows from another's; the lower ones tell them apart.
+    #[inline(always)]
+    fn place(&self, hash: u64) -> usize {
+        (hash.rotate_right(32) >> self.shift) as usize
+    }
+
+    #[inline(always)]
+    pub(super) fn has(&self, hash: u64) -> bool {
+        let at = self.place(hash);
+        self.bits[at / 64] >> (at % 64) & 1 == 1
     }
 }

@@ -2,7 +2,7 @@
 
 use super::chunk::{Chunk, compacted};
 use super::output::Picked;
-use super::side::{Ptr, Side, pointer, row_of};
+use super::side::{LOOSE, Ptr, Side, pointer, row_of};
 use tidegate_api::Result;
 
 /// Chunks of so many rows are not merged: a row of a large batch is never copied, one of a small batch a few times.
@@ -80,7 +80,7 @@ impl Side {
         for slot in slots {
             if let Some(chunk) = self.chunk(pointer(*slot, 0)) {
                 seq = seq.max(chunk.seq);
-                rows.extend((0..chunk.rows()).filter(|row| chunk.is_linked(*row)).map(|row| pointer(*slot, row)));
+                rows.extend((0..chunk.rows()).filter(|row| chunk.is_waiting(*row)).map(|row| pointer(*slot, row)));
             }
         }
         let picked = Picked::new(self, &rows);
@@ -92,6 +92,7 @@ impl Side {
             chunk.matched.set(row);
         }
         chunk.live = rows.len();
+        chunk.loose = chunk.nodes.iter().filter(|node| node.prev == LOOSE).count();
         // Marks are written under the name of a chunk, and this one has none yet.
         self.marks_changed |= chunk.matched.any();
         let merged = self.place(chunk);

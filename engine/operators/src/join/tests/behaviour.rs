@@ -56,6 +56,30 @@ fn a_hot_key_comes_out_in_portions_and_every_pair_once() {
 }
 
 #[test]
+fn few_rows_find_their_partners_among_many_however_often_those_were_passed_over() {
+    for kind in ["inner", "full", "semi"] {
+        let many: Vec<Row> = (0..3000).map(|k| row(k / 10, k, k)).collect();
+        let mut acts = vec![left(&many)];
+        for look in 0..14 {
+            acts.push(right(&[row(200 + look, 1000 + look * 37, look), row(200 + look, 9000 + look, look)]));
+            if look == 5 {
+                acts.push(Act::Watermark(200));
+            }
+        }
+        // Some of them are over, some are in chains, and most are neither.
+        acts.push(Act::Watermark(250));
+        acts.push(right(&[row(280, 2800, 100), row(280, 3, 101)]));
+        acts.push(left(&[row(281, 9001, 7), row(281, 2800, 8)]));
+        acts.push(Act::Watermark(i64::MAX / 1000));
+        let made = results(&step(kind, &["k"], -120, 120), &acts);
+        // The fourteen that were looked for, two for the key at the end, and one with a row of the right that waited.
+        let (pairs, matched_right) = (17, 16);
+        let unmatched = if kind == "full" { 3002 - pairs + 30 - matched_right } else { 0 };
+        assert_eq!(made.len(), pairs + unmatched, "{kind}");
+    }
+}
+
+#[test]
 fn the_watermark_is_held_back_to_the_earliest_time_still_to_come_out() {
     let held = |kind: &str, lower: i64, upper: i64| {
         job(&step(kind, &["k"], lower, upper), 1, 10).output_watermark(EventTime::from_millis(1000)).as_millis()
