@@ -1,6 +1,9 @@
-//! The update of windows: nanoseconds per row, and the whole of update, firing and emission.
+//! The update of windows: nanoseconds per row, and the whole of update, firing and emission; and what overlapping windows cost
+//! beside ones that do not overlap.
 
 #![allow(clippy::unwrap_used, reason = "a test may end by panicking")]
+#![allow(clippy::print_stdout, reason = "ratios are printed beside criterion's figures")]
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures with the machine's clock")]
 #![allow(missing_docs, unreachable_pub, reason = "made by criterion's macros")]
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray, TimestampMillisecondArray};
@@ -8,6 +11,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tidegate_api::hash::mix;
 use tidegate_api::{EventTime, Flow, Generation, Operator, OperatorCtx, Output, RunId, RunIdentity};
 use tidegate_operators::{BindCtx, BoundNode, StreamType, parse_step};
@@ -84,5 +88,82 @@ fn windows(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, windows);
+/// Rows per group and slide, and how many slides a window is long.
+const DENSE: usize = 1024;
+const SLIDES: i64 = 60;
+
+/// Time spent on rows, and on firing.
+fn update_and_firing(step: &Value, batches: &[RecordBatch], slide: i64) -> (Duration, Duration) {
+    let mut operator = open(step);
+    let mut out = Output::default();
+    let (mut update, mut firing) = (Duration::ZERO, Duration::ZERO);
+    for (index, batch) in batches.iter().enumerate() {
+        let started = Instant::now();
+        operator.on_batch(0, batch.clone(), &mut out).unwrap();
+        update += started.elapsed();
+        let watermark = EventTime::from_millis((index as i64 + 1) * slide);
+        let started = Instant::now();
+        while operator.on_watermark(watermark, &mut out).unwrap() == Flow::More {}
+        firing += started.elapsed();
+        out.batches.clear();
+    }
+    (update, firing)
+}
+
+/// A batch per slide, 1,024 rows of each of eight groups: windows of one slide, and of sixty.
+fn panes(c: &mut Criterion) {
+    let (slide, groups) = (1_000, (ROWS / DENSE) as i64);
+    let batch = |number: i64| {
+        let rows = || (0..ROWS as i64).map(move |row| number * ROWS as i64 + row);
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(rows().map(|row| Some(row * slide / ROWS as i64)).collect::<TimestampMillisecondArray>()),
+            Arc::new(rows().map(|row| Some(mix(row as u64) as i64 & (groups - 1))).collect::<Int64Array>()),
+            Arc::new(rows().map(|row| Some(format!("channel-{}", mix(row as u64) as i64 & (groups - 1)))).collect::<StringViewArray>()),
+            Arc::new(rows().map(|row| Some(mix(row as u64) as i64 >> 20)).collect::<Int64Array>()),
+        ];
+        RecordBatch::try_new(schema(), columns).unwrap()
+    };
+    let batches: Vec<RecordBatch> = (0..4 * SLIDES).map(batch).collect();
+    let count = json!([{ "op": "count" }]);
+    let several =
+        json!([{ "op": "count" }, { "op": "sum", "column": "v" }, { "op": "max", "column": "v" }, { "op": "avg", "column": "v" }]);
+    for (name, by, aggs) in [("count per int64", "k", &count), ("four aggregates per text", "s", &several)] {
+        let step = |size: i64| json!({ "op": "windowedAggregate", "timeColumn": "t", "windowMs": size, "slideMs": slide, "groupBy": by, "aggs": aggs });
+        let (tumbling, hopping) = (step(slide), step(SLIDES * slide));
+        let best = |step: &Value, best: (Duration, Duration)| {
+            let (update, firing) = update_and_firing(step, &batches, slide);
+            (best.0.min(update), best.1.min(firing))
+        };
+        let (mut one, mut sixty) = ((Duration::MAX, Duration::MAX), (Duration::MAX, Duration::MAX));
+        for _ in 0..15 {
+            one = best(&tumbling, one);
+            sixty = best(&hopping, sixty);
+        }
+        let rows = (batches.len() * ROWS) as f64;
+        let nanos = |time: Duration| time.as_nanos() as f64 / rows;
+        println!(
+            "panes, {name}: update {:.2} ns a row tumbling, {:.2} hopping by 1 of {SLIDES}, ratio {:.2}; firing {:.3} and {:.3} ns a row; \
+             both together {:.2}",
+            nanos(one.0),
+            nanos(sixty.0),
+            nanos(sixty.0) / nanos(one.0),
+            nanos(one.1),
+            nanos(sixty.1),
+            nanos(sixty.0 + sixty.1) / nanos(one.0 + one.1),
+        );
+        let mut group = c.benchmark_group("panes");
+        group.throughput(Throughput::Elements(rows as u64));
+        for (window, step) in [("tumbling", &tumbling), ("hopping", &hopping)] {
+            group.bench_function(format!("{name}, {window}, update"), |bencher| {
+                bencher.iter_custom(|times| (0..times).map(|_| update_and_firing(step, &batches, slide).0).sum());
+            });
+            group.bench_function(format!("{name}, {window}, firing"), |bencher| {
+                bencher.iter_custom(|times| (0..times).map(|_| update_and_firing(step, &batches, slide).1).sum());
+            });
+        }
+        group.finish();
+    }
+}
+
+criterion_group!(benches, windows, panes);
 criterion_main!(benches);
