@@ -34,16 +34,7 @@ enum Task {
     /// Build the plugins and the guests of the tests
     Guests,
     /// Run whole pipelines and print events per second, CPU time and memory
-    Bench {
-        /// Events per query, in millions
-        #[arg(long, default_value_t = 10.0)]
-        millions: f64,
-        /// The binary of FusionVault Streams, to be run in turn with ours on the same events from one Parquet file
-        #[arg(long)]
-        peer: Option<PathBuf>,
-        /// Only queries whose name contains this
-        filter: Option<String>,
-    },
+    Bench(bench::Bench),
     /// Search for inputs that break the expression parser or a decoder
     Fuzz {
         /// How long, per target
@@ -72,7 +63,7 @@ fn main() -> Result<ExitCode> {
             system::check()?;
             guests::build(&root, &process::guest_target(&root))
         }
-        Task::Bench { millions, peer, filter } => bench::run_all(&root, millions, filter.as_deref(), peer.as_deref()),
+        Task::Bench(bench) => bench::run_all(&root, &bench),
         Task::Fuzz { minutes, filter } => fuzz::run_all(&root, minutes, filter.as_deref()),
         Task::Chaos { kills } => test::chaos(&root, kills),
     }?;
