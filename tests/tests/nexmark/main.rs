@@ -128,6 +128,18 @@ fn q14_prices_and_the_time_of_day() {
     check("q14", Stateless, Source { step_ms: 1000, ..SOURCE }, &[], answers::q14);
 }
 
+/// So few bids in a window that auctions with equally many are common.
+#[test]
+fn q5_auctions_that_are_equally_hot() {
+    check("q5", Stateful, Source { step_ms: 1000, ..SOURCE }, &[], answers::q5);
+}
+
+/// Two events take ten seconds, so that many persons list an auction exactly at the bound.
+#[test]
+fn q8_sellers_at_the_bound() {
+    check("q8", Stateful, Source { step_ms: 5000, ..SOURCE }, &[], answers::q8);
+}
+
 /// Equal bids may stand in any order, so ranks are compared by their prices, and the rest of each row with the bids.
 #[test]
 fn q19_ten_highest_bids() {
