@@ -24,6 +24,10 @@ pub struct Output {
     pub filtered: u64,
     /// Rows late for some of their windows and absorbed by others.
     pub late_windows: u64,
+    /// Rows of this call that were put by unseen; a later call judges them.
+    pub deferred: u64,
+    /// Rows that earlier calls deferred and this one has judged.
+    pub resumed: u64,
 }
 
 impl Output {
@@ -105,7 +109,7 @@ pub struct OperatorCtx {
     pub run: RunIdentity,
     /// The only clock an operator may use, for processing-time windows and emission by time.
     pub clock: Arc<dyn Clock>,
-    /// A gauge of the operator's state in bytes, set by it at least at every barrier.
+    /// A gauge of the operator's state in bytes, set by it at least at every barrier and when it is asked to measure.
     pub state_bytes: Counter,
 }
 
@@ -172,6 +176,12 @@ pub trait OperatorFactory: Send + Sync {
         None
     }
 
+    /// Whether several operators, each with a part of a task's vnodes and the rows that hash into it, together do what one does
+    /// with all of them. If so, state past the memory limit is put aside part by part.
+    fn divides(&self) -> bool {
+        true
+    }
+
     /// Opens the operator of one task; called on the task's thread, before `restore` and before the first batch.
     ///
     /// # Errors
@@ -212,6 +222,21 @@ pub trait Operator: Send {
         Ok(Flow::Done)
     }
 
+    /// A barrier has arrived on all inputs: what was deferred is due before the state is taken. Portions as in `on_watermark`; comes
+    /// after `on_time`, and before `on_drain` if the barrier is the last.
+    ///
+    /// # Errors
+    /// As `on_batch`.
+    fn on_barrier(&mut self, out: &mut Output) -> Result<Flow> {
+        let _ = out;
+        Ok(Flow::Done)
+    }
+
+    /// Whether [`Operator::output_watermark`] of the last watermark may have risen without a new one coming in. Answered once.
+    fn has_caught_up(&mut self) -> bool {
+        false
+    }
+
     /// What one input of several has promised by itself; comes before [`Operator::on_watermark`] is told of the merged one.
     /// [`Watermark::At`] the end of time: the input has ended.
     fn on_input_watermark(&mut self, input: usize, watermark: Watermark) {
@@ -230,11 +255,17 @@ pub trait Operator: Send {
         watermark
     }
 
+    /// Sets [`OperatorCtx::state_bytes`]. Called now and then, for the memory limit goes by it.
+    fn measure(&mut self) {}
+
     /// The whole state, as pieces: new ones, and references to unchanged ones.
     ///
     /// # Errors
     /// Any fails the run back to the manifest.
     fn snapshot(&mut self, epoch: Epoch) -> Result<Vec<StatePiece>>;
+
+    /// Earlier pieces cannot be referred to any more: the next snapshot consists of new ones only. For operators that keep pieces.
+    fn forget_pieces(&mut self) {}
 
     /// Tells under which id each new piece of the snapshot of `epoch` will be known, in the order they were returned; comes
     /// right after `snapshot`. A later snapshot may keep it.

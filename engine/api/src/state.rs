@@ -4,6 +4,7 @@ use crate::{Error, Result, VnodeRange};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// Names a piece of state within one run, for ever. Made by the task; opaque to the operator.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -28,8 +29,43 @@ pub enum StatePiece {
         /// The encoded state; the format is the operator's, under its signature's version.
         data: Vec<u8>,
     },
+    /// Written anew, as [`StatePiece::New`], from bytes that lie outside of memory. They are read when they are written to the
+    /// store, so they must not change before the next snapshot.
+    Filed {
+        /// The operator's name for it.
+        name: String,
+        /// The vnodes whose state it holds.
+        vnodes: VnodeRange,
+        /// Where the encoded state lies.
+        data: FiledBytes,
+    },
     /// Unchanged since an earlier snapshot: the reference that [`crate::Operator::pieces_named`] or a restore gave.
     Kept(PieceId),
+}
+
+/// Bytes that lie outside of memory. Clones share them; two are equal if they are the same ones.
+#[derive(Debug, Clone)]
+pub struct FiledBytes(pub Arc<dyn ReadBytes>);
+
+impl PartialEq for FiledBytes {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// Bytes that do not change and can be read again and again, from any thread.
+pub trait ReadBytes: Send + Sync + fmt::Debug {
+    /// How many there are.
+    fn length(&self) -> u64;
+
+    /// Their XXH3-64, taken when they were written.
+    fn checksum(&self) -> u64;
+
+    /// All of them.
+    ///
+    /// # Errors
+    /// `External` if they cannot be read or are not what was written; the message says where they lie.
+    fn read(&self) -> Result<Vec<u8>>;
 }
 
 /// A piece handed back at a restore. It may hold vnodes that are not this task's; the operator leaves those out.

@@ -9,10 +9,13 @@ mod tests;
 
 use crate::keys;
 use crate::manifest::{End, Manifest, OperatorEntry, PendingToken, PieceRef, SinkEntry, SplitEntry, SplitStatus};
-use crate::pieces::{OperatorSnapshot, SnapshotPiece, refer};
+use crate::pieces::{ObjectBody, OperatorSnapshot, SnapshotPiece, refer};
 use crate::recovery::JobShape;
 use std::collections::{BTreeMap, BTreeSet};
-use tidegate_api::{Barrier, CommitToken, Discovered, Epoch, Error, EventTime, Position, Result, Split, SplitId};
+use tidegate_api::{Barrier, CommitToken, Discovered, Epoch, Error, EventTime, FiledBytes, Position, Result, Split, SplitId};
+
+/// Bytes of filed pieces in one object, unless a single piece is larger.
+const FILED_OBJECT: u64 = 16 << 20;
 
 /// What one task hands over at a barrier.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -45,7 +48,7 @@ pub struct Ledger {
     /// Sources as they will stand in the next manifest; discovery writes here at once.
     next: Manifest,
     barrier: Option<Barrier>,
-    objects: Vec<(String, Vec<u8>)>,
+    objects: Vec<(String, ObjectBody)>,
     /// By operator and task, in each task's order: operators may rely on the order of their runs.
     states: BTreeMap<String, BTreeMap<u32, Vec<PieceRef>>>,
     tokens: BTreeMap<String, Vec<PendingToken>>,
@@ -150,8 +153,12 @@ impl Ledger {
         let Some(known) = self.newest.operators.get(&state.operator) else {
             return Err(Error::internal(format!("no operator `{}` in this run", state.operator)));
         };
-        let object = keys::object(&self.next.run_id, self.next.generation, epoch, &state.operator, state.task, 0);
+        let (run_id, generation) = (&self.next.run_id, self.next.generation);
+        let key = |seq: u32| keys::object(run_id, generation, epoch, &state.operator, state.task, seq);
+        let object = key(0);
         let mut bytes = Vec::new();
+        // Filed pieces lie in objects of their own, none larger than need be in memory at once.
+        let mut filed: Vec<(String, Vec<FiledBytes>, u64)> = Vec::new();
         let mut pieces = Vec::with_capacity(state.pieces.len());
         for piece in state.pieces {
             let reference = match piece {
@@ -163,6 +170,17 @@ impl Ledger {
                     } else {
                         bytes.extend_from_slice(&data);
                     }
+                    reference
+                }
+                SnapshotPiece::Filed { id, name, vnodes, data } => {
+                    let (length, checksum) = (data.0.length(), data.0.checksum());
+                    if filed.last().is_none_or(|(_, _, filled)| filled.saturating_add(length) > FILED_OBJECT) {
+                        filed.push((key(filed.len() as u32 + 1), Vec::new(), 0));
+                    }
+                    let Some((object, parts, filled)) = filed.last_mut() else { continue };
+                    let reference = PieceRef { id, name, vnodes, object: object.clone(), offset: *filled, length, checksum };
+                    parts.push(data);
+                    *filled += length;
                     reference
                 }
                 SnapshotPiece::Kept(id) => match known.pieces.iter().find(|piece| piece.id == id) {
@@ -179,8 +197,9 @@ impl Ledger {
         }
         self.states.entry(state.operator).or_default().insert(state.task, pieces);
         if !bytes.is_empty() {
-            self.objects.push((object, bytes));
+            self.objects.push((object, ObjectBody::Bytes(bytes)));
         }
+        self.objects.extend(filed.into_iter().map(|(object, parts, _)| (object, ObjectBody::Filed(parts))));
         Ok(())
     }
 
@@ -189,8 +208,8 @@ impl Ledger {
         Ok(barrier.epoch)
     }
 
-    /// The objects to write for the barrier on its way: key and bytes. The same at every call, so writing may be repeated.
-    pub fn objects(&self) -> &[(String, Vec<u8>)] {
+    /// The objects to write for the barrier on its way: key and content. The same at every call, so writing may be repeated.
+    pub fn objects(&self) -> &[(String, ObjectBody)] {
         &self.objects
     }
 

@@ -2,8 +2,9 @@
 
 use crate::manifest::PieceRef;
 use crate::store::EpochStore;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use tidegate_api::{Epoch, Error, Generation, PieceId, RestoredPiece, Result, ResultExt, StatePiece, VnodeRange};
+use tidegate_api::{Epoch, Error, FiledBytes, Generation, PieceId, RestoredPiece, Result, ResultExt, StatePiece, VnodeRange};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// What one task hands over of one operator's state.
@@ -31,6 +32,17 @@ pub enum SnapshotPiece {
         /// Its bytes.
         data: Vec<u8>,
     },
+    /// To be written, from bytes that lie outside of memory.
+    Filed {
+        /// Its name within the run.
+        id: PieceId,
+        /// The operator's name for it.
+        name: String,
+        /// The vnodes it holds.
+        vnodes: VnodeRange,
+        /// Where its bytes lie.
+        data: FiledBytes,
+    },
     /// Where it was.
     Kept(PieceId),
 }
@@ -45,16 +57,46 @@ pub fn name_pieces(
     pieces: Vec<StatePiece>,
 ) -> (OperatorSnapshot, Vec<PieceId>) {
     let mut ids = Vec::new();
+    let mut named = || {
+        let id = PieceId(format!("{generation}.{epoch}.{task}.{}.{operator}", ids.len()));
+        ids.push(id.clone());
+        id
+    };
     let pieces = pieces.into_iter().map(|piece| match piece {
-        StatePiece::New { name, vnodes, data } => {
-            let id = PieceId(format!("{generation}.{epoch}.{task}.{}.{operator}", ids.len()));
-            ids.push(id.clone());
-            SnapshotPiece::New { id, name, vnodes, data }
-        }
+        StatePiece::New { name, vnodes, data } => SnapshotPiece::New { id: named(), name, vnodes, data },
+        StatePiece::Filed { name, vnodes, data } => SnapshotPiece::Filed { id: named(), name, vnodes, data },
         StatePiece::Kept(id) => SnapshotPiece::Kept(id),
     });
-    let pieces = pieces.collect();
+    let pieces: Vec<SnapshotPiece> = pieces.collect();
     (OperatorSnapshot { operator: operator.to_string(), task, pieces }, ids)
+}
+
+/// What an object consists of.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ObjectBody {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// The bytes of several pieces, one behind the other, which are read when they are asked for.
+    Filed(Vec<FiledBytes>),
+}
+
+impl ObjectBody {
+    /// All its bytes.
+    ///
+    /// # Errors
+    /// `External` if they lie outside of memory and cannot be read.
+    pub fn bytes(&self) -> Result<Cow<'_, [u8]>> {
+        match self {
+            ObjectBody::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
+            ObjectBody::Filed(parts) => {
+                let mut bytes = Vec::new();
+                for part in parts {
+                    bytes.append(&mut part.0.read()?);
+                }
+                Ok(Cow::Owned(bytes))
+            }
+        }
+    }
 }
 
 /// A reference to `data`, which lies at `offset` of `object`.

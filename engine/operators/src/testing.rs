@@ -90,6 +90,8 @@ pub(crate) struct Job {
     batch_rows: usize,
     tasks: Vec<Task>,
     store: BTreeMap<PieceId, RestoredPiece>,
+    /// Every other snapshot refers to no earlier one.
+    forgetting: bool,
     epoch: u64,
     pub(crate) made: Made,
 }
@@ -106,7 +108,16 @@ impl Job {
     /// Opens a typed operator in so many tasks.
     pub(crate) fn new(bound: Bound, tasks: usize, batch_rows: usize) -> Self {
         let BoundNode::Operator { factory, keys } = bound.node else { panic!("not an operator") };
-        let mut job = Job { factory, keys, batch_rows, tasks: Vec::new(), store: BTreeMap::new(), epoch: 0, made: Made::default() };
+        let mut job = Job {
+            factory,
+            keys,
+            batch_rows,
+            tasks: Vec::new(),
+            store: BTreeMap::new(),
+            forgetting: false,
+            epoch: 0,
+            made: Made::default(),
+        };
         job.open(tasks);
         job
     }
@@ -207,13 +218,19 @@ impl Job {
         let mut whole = Vec::new();
         for (index, task) in self.tasks.iter_mut().enumerate() {
             let mut new = Vec::new();
+            let forgets = self.forgetting && self.factory.divides() && self.epoch.is_multiple_of(2);
+            if forgets {
+                task.operator.forget_pieces();
+            }
             for piece in task.operator.snapshot(epoch).unwrap() {
                 match piece {
                     StatePiece::Kept(id) => {
+                        assert!(!forgets, "a forgotten piece was kept");
                         assert!(self.store.contains_key(&id));
                         self.made.kept += 1;
                         whole.push(id);
                     }
+                    StatePiece::Filed { .. } => panic!("an operator keeps its state in memory"),
                     StatePiece::New { name, vnodes, data } => {
                         let id = PieceId(format!("{}/{index}/{}", self.epoch, new.len()));
                         self.store.insert(id.clone(), RestoredPiece { id: id.clone(), name, vnodes, data });
@@ -240,6 +257,7 @@ impl Job {
     /// Runs a script to its end, the closing watermark included. With `paranoid`, every act is followed by a snapshot, a crash
     /// and a restore at another task count.
     pub(crate) fn run(&mut self, acts: &[Act], paranoid: bool) {
+        self.forgetting = paranoid;
         let mut saved: (Snapshot, usize, Made) = (Vec::new(), 0, Made::default());
         let mut crashed = vec![false; acts.len()];
         let mut at = 0;

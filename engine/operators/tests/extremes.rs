@@ -142,6 +142,7 @@ fn through_operator(step: &Value, rows: &RecordBatch) -> RecordBatch {
     operator.on_batch(0, rows.slice(0, 2), &mut out).unwrap();
     let pieces = operator.snapshot(Epoch(1)).unwrap().into_iter().enumerate().map(|(number, piece)| match piece {
         StatePiece::New { name, vnodes, data } => RestoredPiece { id: PieceId(number.to_string()), name, vnodes, data },
+        StatePiece::Filed { .. } => panic!("an operator keeps its state in memory"),
         StatePiece::Kept(id) => panic!("`{id}` cannot be kept, nothing was named"),
     });
     let mut restored = open(factory);

@@ -330,8 +330,9 @@ impl Coordinator {
     }
 
     fn write_states(&self) -> Result<()> {
-        for (key, bytes) in self.parts.ledger.objects() {
-            self.parts.job.store.put(key, bytes).context(|| format!("state object `{key}`"))?;
+        for (key, body) in self.parts.ledger.objects() {
+            let bytes = body.bytes().context(|| format!("state object `{key}`"))?;
+            self.parts.job.store.put(key, &bytes).context(|| format!("state object `{key}`"))?;
         }
         Ok(())
     }

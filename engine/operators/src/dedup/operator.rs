@@ -140,6 +140,10 @@ impl Operator for Deduplicate {
         Ok(Flow::Done)
     }
 
+    fn measure(&mut self) {
+        self.ctx.state_bytes.set(self.bytes());
+    }
+
     fn snapshot(&mut self, _epoch: Epoch) -> Result<Vec<StatePiece>> {
         let mut pieces = Vec::new();
         self.horizon_named = false;
@@ -155,6 +159,13 @@ impl Operator for Deduplicate {
         self.memory.snapshot(&self.ctx, &mut pieces)?;
         self.ctx.state_bytes.set(self.bytes());
         Ok(pieces)
+    }
+
+    fn forget_pieces(&mut self) {
+        if let Some(horizon) = &mut self.horizon {
+            horizon.saved = None;
+        }
+        self.memory.runs.renumbered();
     }
 
     fn pieces_named(&mut self, _epoch: Epoch, ids: Vec<PieceId>) {

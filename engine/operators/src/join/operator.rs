@@ -129,7 +129,7 @@ impl Operator for StreamJoin {
         }
         self.fired.raise(through);
         self.tidy()?;
-        self.measure();
+        self.set_gauge();
         Ok(Flow::Done)
     }
 
@@ -148,12 +148,20 @@ impl Operator for StreamJoin {
         }
     }
 
+    fn measure(&mut self) {
+        self.set_gauge();
+    }
+
     fn snapshot(&mut self, epoch: Epoch) -> Result<Vec<StatePiece>> {
         if !self.queue.is_empty() || !self.ready.is_empty() {
             return Err(Error::internal("a snapshot was asked for while rows look for partners"));
         }
-        self.measure();
+        self.set_gauge();
         self.pieces(epoch)
+    }
+
+    fn forget_pieces(&mut self) {
+        self.forget_saved();
     }
 
     fn pieces_named(&mut self, _epoch: Epoch, ids: Vec<PieceId>) {
@@ -162,13 +170,13 @@ impl Operator for StreamJoin {
 
     fn restore(&mut self, pieces: Vec<RestoredPiece>) -> Result<()> {
         self.take_back(pieces)?;
-        self.measure();
+        self.set_gauge();
         Ok(())
     }
 }
 
 impl StreamJoin {
-    fn measure(&self) {
+    fn set_gauge(&self) {
         self.ctx.state_bytes.set(self.sides.iter().map(Side::bytes).sum::<usize>() as u64);
     }
 

@@ -101,6 +101,20 @@ impl StreamJoin {
         Ok(pieces)
     }
 
+    /// The next snapshot refers to no earlier one.
+    pub(super) fn forget_saved(&mut self) {
+        for side in &mut self.sides {
+            let slots: Vec<u32> = side.slots().collect();
+            for slot in slots {
+                if let Some(chunk) = side.chunk_mut(pointer(slot, 0)) {
+                    chunk.piece = None;
+                }
+            }
+        }
+        self.marks = [None, None];
+        self.fired.saved = None;
+    }
+
     pub(super) fn name_pieces(&mut self, ids: Vec<PieceId>) {
         for (named, id) in std::mem::take(&mut self.named).into_iter().zip(ids) {
             match named {

@@ -470,6 +470,11 @@ impl Ranking {
         Ok(())
     }
 
+    /// The next snapshot refers to no earlier one.
+    pub(crate) fn forget_pieces(&mut self) {
+        self.store.forget_pieces();
+    }
+
     /// Takes the identities of the new pieces, in their order.
     pub(crate) fn named(&mut self, ids: &mut impl Iterator<Item = PieceId>) {
         self.store.named(ids);

@@ -173,6 +173,12 @@ impl Store {
         Ok(())
     }
 
+    /// The next snapshot refers to no earlier one.
+    pub(crate) fn forget_pieces(&mut self) {
+        self.full.iter_mut().for_each(|chunk| chunk.saved = None);
+        self.open_saved = None;
+    }
+
     /// Takes the identities of the new pieces, in their order.
     pub(crate) fn named(&mut self, ids: &mut impl Iterator<Item = PieceId>) {
         for writing in self.writing.drain(..) {

@@ -42,6 +42,11 @@ impl OperatorFactory for LookupFactory {
         self.plan.signature.clone()
     }
 
+    /// Every task holds the stream back until its part of the table is there: parts of a task cannot do so one by one.
+    fn divides(&self) -> bool {
+        false
+    }
+
     fn output_schema(&self) -> SchemaRef {
         Arc::clone(&self.plan.schema)
     }
@@ -148,6 +153,10 @@ impl Operator for LookupJoin {
     fn output_watermark(&self, watermark: EventTime) -> EventTime {
         // Without a time nobody knows how old the rows that wait are.
         if self.plan.times.is_none() && !self.waiting.is_empty() { EventTime::MIN } else { watermark }
+    }
+
+    fn measure(&mut self) {
+        self.set_gauge();
     }
 
     fn snapshot(&mut self, epoch: Epoch) -> Result<Vec<StatePiece>> {

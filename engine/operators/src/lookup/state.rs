@@ -93,9 +93,13 @@ impl LookupJoin {
                 }
             }
         }
+        self.set_gauge();
+        Ok(pieces)
+    }
+
+    pub(super) fn set_gauge(&self) {
         let waiting: usize = self.waiting.iter().map(RecordBatch::get_array_memory_size).sum();
         self.ctx.state_bytes.set((self.table.bytes() + waiting) as u64);
-        Ok(pieces)
     }
 
     pub(super) fn take_back(&mut self, mut pieces: Vec<RestoredPiece>) -> Result<()> {

@@ -171,6 +171,10 @@ impl Operator for SessionAggregate {
         EventTime::from_millis(earliest).min(watermark)
     }
 
+    fn measure(&mut self) {
+        self.ctx.state_bytes.set(self.sessions.bytes() as u64);
+    }
+
     fn snapshot(&mut self, _epoch: Epoch) -> Result<Vec<StatePiece>> {
         if self.firing.is_some() {
             return Err(Error::internal("a snapshot was asked for while sessions are being emitted"));
@@ -206,6 +210,11 @@ impl Operator for SessionAggregate {
         }
         self.ctx.state_bytes.set(self.sessions.bytes() as u64);
         Ok(pieces)
+    }
+
+    fn forget_pieces(&mut self) {
+        self.saved = None;
+        self.fired.saved = None;
     }
 
     fn pieces_named(&mut self, _epoch: Epoch, ids: Vec<PieceId>) {

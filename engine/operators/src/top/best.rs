@@ -129,6 +129,10 @@ impl Operator for Best {
         Ok(Flow::Done)
     }
 
+    fn measure(&mut self) {
+        self.ctx.state_bytes.set(self.bytes());
+    }
+
     fn snapshot(&mut self, _epoch: Epoch) -> Result<Vec<StatePiece>> {
         let mut pieces = Vec::new();
         let (by, groups, places) = (&self.by, &self.groups, &self.places);
@@ -139,6 +143,10 @@ impl Operator for Best {
         })?;
         self.ctx.state_bytes.set(self.bytes());
         Ok(pieces)
+    }
+
+    fn forget_pieces(&mut self) {
+        self.runs.renumbered();
     }
 
     fn pieces_named(&mut self, _epoch: Epoch, ids: Vec<PieceId>) {

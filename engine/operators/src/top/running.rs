@@ -84,11 +84,19 @@ impl Operator for Running {
         self.tell(out)
     }
 
+    fn measure(&mut self) {
+        self.ctx.state_bytes.set(self.ranking.bytes() as u64);
+    }
+
     fn snapshot(&mut self, _epoch: Epoch) -> Result<Vec<StatePiece>> {
         let mut pieces = Vec::new();
         self.ranking.snapshot("", &self.ctx, &mut pieces)?;
         self.ctx.state_bytes.set(self.ranking.bytes() as u64);
         Ok(pieces)
+    }
+
+    fn forget_pieces(&mut self) {
+        self.ranking.forget_pieces();
     }
 
     fn pieces_named(&mut self, _epoch: Epoch, ids: Vec<PieceId>) {

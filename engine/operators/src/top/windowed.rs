@@ -139,6 +139,10 @@ impl Operator for Windowed {
         }
     }
 
+    fn measure(&mut self) {
+        self.ctx.state_bytes.set(self.bytes());
+    }
+
     fn snapshot(&mut self, _epoch: Epoch) -> Result<Vec<StatePiece>> {
         if self.closing.is_some() {
             return Err(Error::internal("a snapshot was asked for while a window is being emitted"));
@@ -154,6 +158,11 @@ impl Operator for Windowed {
         }
         self.ctx.state_bytes.set(self.bytes());
         Ok(pieces)
+    }
+
+    fn forget_pieces(&mut self) {
+        self.fired.saved = None;
+        self.open.values_mut().for_each(Ranking::forget_pieces);
     }
 
     fn pieces_named(&mut self, _epoch: Epoch, ids: Vec<PieceId>) {

@@ -196,6 +196,11 @@ impl Groups {
         })
     }
 
+    /// The next snapshot refers to no earlier one.
+    pub(super) fn forget_pieces(&mut self) {
+        self.runs.renumbered();
+    }
+
     /// Takes the identities of the new pieces.
     pub(super) fn named(&mut self, ids: Vec<PieceId>, before: usize) {
         self.runs.named(&mut ids.into_iter().skip(before));

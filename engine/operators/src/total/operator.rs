@@ -169,6 +169,10 @@ impl Operator for Aggregating {
         Ok(if to < self.groups.len() { Flow::More } else { Flow::Done })
     }
 
+    fn measure(&mut self) {
+        self.ctx.state_bytes.set(self.groups.bytes() as u64);
+    }
+
     fn snapshot(&mut self, _epoch: Epoch) -> Result<Vec<StatePiece>> {
         let mut pieces = Vec::new();
         self.horizon_named = false;
@@ -182,6 +186,13 @@ impl Operator for Aggregating {
         self.groups.snapshot(&self.ctx, &mut pieces)?;
         self.ctx.state_bytes.set(self.groups.bytes() as u64);
         Ok(pieces)
+    }
+
+    fn forget_pieces(&mut self) {
+        if let Some(horizon) = &mut self.horizon {
+            horizon.saved = None;
+        }
+        self.groups.forget_pieces();
     }
 
     fn pieces_named(&mut self, _epoch: Epoch, ids: Vec<PieceId>) {

@@ -240,6 +240,10 @@ impl Operator for WindowedAggregate {
         }
     }
 
+    fn measure(&mut self) {
+        self.ctx.state_bytes.set(self.panes.bytes() as u64);
+    }
+
     fn snapshot(&mut self, _epoch: Epoch) -> Result<Vec<StatePiece>> {
         if self.firing.is_some() {
             return Err(Error::internal("a snapshot was asked for while a window is being emitted"));
@@ -268,6 +272,14 @@ impl Operator for WindowedAggregate {
         }
         self.ctx.state_bytes.set(self.panes.bytes() as u64);
         Ok(pieces)
+    }
+
+    fn forget_pieces(&mut self) {
+        let (panes, _) = self.panes.all();
+        for (_, pane) in panes {
+            pane.dirty = true;
+        }
+        self.fired.saved = None;
     }
 
     fn pieces_named(&mut self, _epoch: Epoch, ids: Vec<PieceId>) {

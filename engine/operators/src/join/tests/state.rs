@@ -96,7 +96,7 @@ fn damaged_and_foreign_pieces_are_refused_by_name() {
         .enumerate()
         .filter_map(|(index, piece)| match piece {
             StatePiece::New { name, vnodes, data } => Some(RestoredPiece { id: PieceId(index.to_string()), name, vnodes, data }),
-            StatePiece::Kept(_) => None,
+            StatePiece::Filed { .. } | StatePiece::Kept(_) => None,
         })
         .collect();
     assert_eq!(pieces.len(), 5);
