@@ -33,6 +33,17 @@ impl Exchange {
         Exchange { columns, vnodes, target_of, targets, hashes: Vec::new(), route: Vec::new(), ends: Vec::new() }
     }
 
+    /// Splits by these key columns among owners of these vnodes. Rows of vnodes that nobody owns do not come.
+    pub(crate) fn among(columns: Vec<usize>, owners: &[VnodeRange], vnodes: u16) -> Self {
+        let mut exchange = Exchange::new(columns, owners.len(), vnodes);
+        for (target, owned) in owners.iter().enumerate() {
+            for vnode in owned.range() {
+                exchange.target_of[usize::from(vnode)] = target as u16;
+            }
+        }
+        exchange
+    }
+
     /// Calls `give` with every target that gets rows and its rows, in the order they had.
     ///
     /// # Errors

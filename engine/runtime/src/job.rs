@@ -7,6 +7,7 @@ use crate::graph::JobGraph;
 use crate::metrics::{Meters, MetricsSnapshot, NodeRole};
 use crate::restart::{RestartPolicy, Restarts};
 use crate::signal::Signal;
+use crate::spill::MemoryLimit;
 use crate::start::{Start, start};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -85,6 +86,8 @@ pub struct JobConfig {
     /// How many tasks the machine can step at once. Where a node has more, they share what may be under way: rows wait for a core
     /// wherever they are, and a barrier waits for all of them. `None`: nothing is shared.
     pub cores: Option<usize>,
+    /// What the state of all operators may take; `None`: without limit.
+    pub memory: Option<MemoryLimit>,
     /// Time between two checkpoints.
     pub checkpoint_every: Duration,
     /// Vnodes of keyed state.
@@ -142,6 +145,7 @@ impl JobConfig {
             batch_bytes: 2 << 20,
             edge: Capacity { rows: 65536, bytes: 32 << 20 },
             cores: None,
+            memory: None,
             checkpoint_every: Duration::from_secs(5),
             vnodes: 256,
             keep_epochs: 3,

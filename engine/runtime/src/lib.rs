@@ -25,6 +25,7 @@ mod signal;
 #[cfg(feature = "testkit")]
 pub mod simulate;
 mod size;
+mod spill;
 mod start;
 mod task;
 pub mod watermark;
@@ -37,3 +38,4 @@ pub use job::{Ending, Job, JobConfig, JobControl, KillHook, KillPoint, Outcome, 
 pub use late::FutureRowsStep;
 pub use metrics::MetricsSnapshot;
 pub use restart::RestartPolicy;
+pub use spill::MemoryLimit;

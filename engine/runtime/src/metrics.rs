@@ -86,6 +86,9 @@ pub(crate) struct NodeMeters {
     pub(crate) watermarks: Vec<WatermarkGauge>,
     /// Per task.
     pub(crate) state_bytes: Vec<Counter>,
+    /// Per task, the part of it on disk.
+    pub(crate) spilled_bytes: Vec<Counter>,
+    pub(crate) spills: Counter,
 }
 
 /// Names a step for those who read metrics.
@@ -132,6 +135,8 @@ impl Meters {
                 steps,
                 watermarks: (0..node.parallelism).map(|_| WatermarkGauge::new()).collect(),
                 state_bytes: (0..node.parallelism).map(|_| Counter::new()).collect(),
+                spilled_bytes: (0..node.parallelism).map(|_| Counter::new()).collect(),
+                spills: Counter::new(),
             };
             let role = match &node.kind {
                 NodeKind::Source(source) => NodeRole::Source(source.dataset.clone()),
@@ -212,6 +217,10 @@ pub struct NodeSnapshot {
     pub watermark: EventTime,
     /// State in bytes, over all tasks.
     pub state_bytes: u64,
+    /// The part of the state that lies on disk for want of memory.
+    pub spilled_bytes: u64,
+    /// How often a part of the state left memory.
+    pub spills: u64,
     /// The stateless steps behind it.
     pub steps: Vec<StepSnapshot>,
 }
@@ -232,6 +241,8 @@ impl NodeSnapshot {
             bad_output: counters.bad_output.get(),
             watermark: meters.watermarks.iter().filter_map(WatermarkGauge::get).min().unwrap_or(EventTime::MIN),
             state_bytes: meters.state_bytes.iter().map(Counter::get).sum(),
+            spilled_bytes: meters.spilled_bytes.iter().map(Counter::get).sum(),
+            spills: meters.spills.get(),
             steps: meters.steps.iter().map(|(name, counters)| StepSnapshot::of(name, counters)).collect(),
         }
     }

@@ -7,13 +7,15 @@
 
 mod support;
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use support::pipeline::{Tasks, World, world};
 use support::sorted;
+use support::tumbling::PARTS;
 use tidegate_api::{Error, Result, RunId};
 use tidegate_epochs::PlantedBug;
 use tidegate_runtime::simulate::{SimConfig, SimRandom, SimReport, SimStart, simulate};
-use tidegate_runtime::{Capacity, JobConfig, Planted};
+use tidegate_runtime::{Capacity, JobConfig, MemoryLimit, Planted};
 
 /// Runs one seed and compares what the sinks show.
 fn run(seed: u64, planted: Planted) -> Result<SimReport> {
@@ -27,6 +29,10 @@ fn run(seed: u64, planted: Planted) -> Result<SimReport> {
         config.batch_rows = 1 + start.random.below(9) as usize;
         config.edge = Capacity { rows: 4 + start.random.below(40) as usize, bytes: 1 << 20 };
         config.checkpoint_every = interval;
+        // Half of all starts have hardly any memory for state, whatever those before and after them have.
+        if start.random.below(2) == 0 {
+            config.memory = Some(MemoryLimit { bytes: 2048, spill: Some(std::env::temp_dir()) });
+        }
         config.planted = planted;
         (world.graph(tasks), config)
     })?;
@@ -68,6 +74,9 @@ fn every_row_comes_out_once_whatever_dies_and_when() {
     println!("{total:?}");
     assert!(total.deaths > 0 && total.fenced > 0, "{total:?}");
     assert_eq!(total.kill_points.len(), 6, "{total:?}");
+    let parts = PARTS.load(Ordering::Relaxed);
+    println!("parts of state were opened {parts} times");
+    assert!(parts > 1000, "state was put aside too seldom: {parts}");
 }
 
 #[test]

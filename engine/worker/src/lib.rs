@@ -9,6 +9,7 @@
 pub mod compute;
 pub mod control;
 pub mod file;
+mod memory;
 mod options;
 pub mod plan;
 mod prepare;

@@ -4,7 +4,7 @@ use crate::compute::{Plugins, WasmStep};
 use crate::control::{ControlPlane, HostSettings, Topology};
 use crate::options;
 use crate::plan::{self, Dataset, PlanInput, PlanSettings, Planned, StepParser};
-use crate::settings::Settings;
+use crate::settings::{Settings, Spill};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -161,6 +161,17 @@ impl StepParser for WorkerSteps {
             // The plugins themselves are mistaken; that has been said, and the step cannot be judged.
             (Some(_), Some("wasm"), None) => Err(Vec::new()),
             _ => tidegate_operators::parse_step(step),
+        }
+    }
+}
+
+impl Prepared {
+    /// Where state goes that finds no room in memory: beside the epochs, if they lie in a directory.
+    pub(crate) fn spill_dir(&self) -> Option<PathBuf> {
+        match &self.settings.spill {
+            Spill::No => None,
+            Spill::BesideState => state_dir(&self.host, &self.settings).map(|dir| dir.join("spill")),
+            Spill::Directory(dir) => Some(self.host.base_dir.join(dir)),
         }
     }
 }

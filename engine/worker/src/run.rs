@@ -11,7 +11,7 @@ use tidegate_api::{Clock, Epoch, Error, EventTime, Result, RunId, SystemClock};
 use tidegate_runtime::RestartPolicy;
 use tidegate_runtime::edge::Capacity;
 use tidegate_runtime::metrics::{MetricsSnapshot, NodeRole, NodeSnapshot};
-use tidegate_runtime::{Ending as JobEnding, Job, JobConfig, JobControl, Outcome};
+use tidegate_runtime::{Ending as JobEnding, Job, JobConfig, JobControl, MemoryLimit, Outcome};
 
 /// Validates and runs one stream build to its terminal state against any host.
 ///
@@ -148,6 +148,8 @@ impl Build {
         config.batch_bytes = settings.batch_bytes;
         config.edge = Capacity { rows: settings.edge_rows, bytes: settings.edge_bytes };
         config.cores = std::thread::available_parallelism().ok().map(std::num::NonZero::get);
+        config.memory =
+            Some(MemoryLimit { bytes: settings.max_memory.unwrap_or_else(|| crate::memory::available() / 2), spill: prepared.spill_dir() });
         config.checkpoint_every = settings.checkpoint_every;
         config.vnodes = settings.vnodes;
         config.keep_epochs = settings.keep_epochs;
@@ -283,6 +285,8 @@ fn node_of(node: &NodeSnapshot) -> Value {
         "badRows": node.bad,
         "badOutputRows": node.bad_output,
         "stateBytes": node.state_bytes,
+        "spilledBytes": node.spilled_bytes,
+        "spills": node.spills,
         "steps": node.steps.iter().map(|step| json!({
             "stage": step.stage,
             "step": step.label,

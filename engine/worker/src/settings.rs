@@ -67,6 +67,21 @@ pub struct Settings {
     pub restarts: Restarts,
     /// Where epochs are kept; `None`: beside the pipeline file.
     pub state_dir: Option<PathBuf>,
+    /// Bytes that the state of all stages may take; `None`: half of what the machine, or the group the process is confined to, has.
+    pub max_memory: Option<u64>,
+    /// Where state goes that finds no room.
+    pub spill: Spill,
+}
+
+/// Where state goes that finds no room in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Spill {
+    /// Nowhere: the run ends with a clear error.
+    No,
+    /// Beside the epochs.
+    BesideState,
+    /// Into this directory.
+    Directory(PathBuf),
 }
 
 impl Settings {
@@ -96,6 +111,8 @@ impl Settings {
                 backoff_to: Duration::from_secs(60),
             },
             state_dir: None,
+            max_memory: None,
+            spill: Spill::BesideState,
         }
     }
 
@@ -146,14 +163,22 @@ impl Settings {
             }
         }
         settings.state_dir = options.string("stateDir").map(PathBuf::from);
+        let mut limit = 0;
+        read_size(&mut options, "maxMemory", &mut limit);
+        settings.max_memory = Some(limit as u64).filter(|limit| *limit > 0);
+        match options.value("spill").cloned() {
+            None => {}
+            Some(Value::Bool(true)) => settings.spill = Spill::BesideState,
+            Some(Value::Bool(false)) => settings.spill = Spill::No,
+            Some(Value::String(directory)) if !directory.is_empty() => settings.spill = Spill::Directory(PathBuf::from(directory)),
+            Some(other) => options.problem("spill", format!("`{other}` is neither true, nor false, nor a directory")),
+        }
         if let Some(table) = options.table("restarts") {
             let problems = read_restarts(table, &mut settings.restarts);
             options.problems(problems);
         }
         for (key, what) in [
             ("stateUrl", "epochs are kept in a directory (`stateDir`)"),
-            ("maxMemory", "state is not limited by memory"),
-            ("spill", "state does not spill"),
             ("transforms", "there is no transform registry"),
             ("allowedLateness", "late rows are not waited for"),
         ] {
@@ -220,19 +245,21 @@ mod tests {
     fn every_setting_of_the_vocabulary_is_read_or_refused_by_name() {
         let map = json!({
             "parallelism": 3, "batchRows": 7, "checkpointEvery": "250ms", "atEnd": "suspend", "onBadData": "drop",
-            "restarts": { "max": 1, "within": "1m", "backoff": "10ms..1s" }, "stateDir": "state", "maxBadRatio": 0.5
+            "restarts": { "max": 1, "within": "1m", "backoff": "10ms..1s" }, "stateDir": "state", "maxBadRatio": 0.5,
+            "maxMemory": "64MiB", "spill": "/big/disk"
         });
         let settings = Settings::read(map.as_object().unwrap(), 2).unwrap();
         assert_eq!((settings.parallelism, settings.batch_rows, settings.at_end), (3, 7, AtEnd::Suspend));
         assert_eq!(settings.checkpoint_every, Duration::from_millis(250));
+        assert_eq!((settings.max_memory, settings.spill), (Some(64 << 20), Spill::Directory("/big/disk".into())));
         assert_eq!((settings.restarts.max, settings.restarts.backoff_to), (1, Duration::from_secs(1)));
     }
 
     #[test]
     fn mistakes_are_collected() {
-        let map = json!({ "parallelism": 0, "checkpontEvery": "5s", "maxBadRatio": 2, "spill": true, "restarts": { "backoff": "2s..1s" } });
+        let map = json!({ "parallelism": 0, "checkpontEvery": "5s", "maxBadRatio": 2, "spill": 3, "stateUrl": "s3://x", "maxMemory": "1B", "restarts": { "backoff": "2s..1s" } });
         let problems: Vec<String> =
             Settings::read(map.as_object().unwrap(), 2).unwrap_err().iter().map(|problem| problem.path.join(".")).collect();
-        assert_eq!(problems, ["parallelism", "maxBadRatio", "restarts.backoff", "spill", "checkpontEvery"]);
+        assert_eq!(problems, ["parallelism", "maxBadRatio", "maxMemory", "spill", "restarts.backoff", "stateUrl", "checkpontEvery"]);
     }
 }

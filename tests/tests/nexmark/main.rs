@@ -122,6 +122,34 @@ queries! {
     tumbling_counts: tumble, Stateful;
 }
 
+/// The stages have a few kilobytes of memory; what they keep lies on disk, and the answers are the same.
+macro_rules! spilling {
+    ($($test:ident: $query:ident;)+) => {
+        $(#[test]
+        fn $test() {
+            let folder = tempfile::tempdir().unwrap();
+            let settings = [("maxMemory", json!("64KiB")), ("spill", json!(folder.path()))];
+            let answer = answers::$query(&Events::of(SOURCE));
+            for legs in runs(&settings) {
+                let what = name(stringify!($query), &legs);
+                let output = run_query(stringify!($query), SOURCE, &legs);
+                let nodes = output.record["metrics"]["nodes"].as_array().unwrap().clone();
+                let spills: u64 = nodes.iter().filter_map(|node| node["spills"].as_u64()).sum();
+                assert!(spills > 0, "{what}: nothing was put aside: {nodes:?}");
+                assert_equal(rows_of_run(output, &answer, Stateful, &what), &answer.rows, &what);
+            }
+        })+
+    };
+}
+
+spilling! {
+    q4_on_disk: q4;
+    q5_on_disk: q5;
+    q9_on_disk: q9;
+    q18_on_disk: q18;
+    q20_on_disk: q20;
+}
+
 /// More than a day in a thousand times the usual steps, so that every hour is seen.
 #[test]
 fn q14_prices_and_the_time_of_day() {

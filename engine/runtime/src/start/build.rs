@@ -12,6 +12,7 @@ use crate::job::{Job, JobControl};
 use crate::metrics::Meters;
 use crate::output::{OutEdge, Outputs, Router};
 use crate::signal::Signal;
+use crate::spill::{Member, Place, Pool};
 use crate::task::operator::{OperatorParts, OperatorTask, Restore};
 use crate::task::sink::{SinkParts, SinkTask};
 use crate::task::source::{SourceParts, SourceTask};
@@ -43,6 +44,10 @@ pub(super) fn build(
     assigned: &BTreeMap<String, Assigned>,
     meters: &Arc<Meters>,
 ) -> Result<Built> {
+    let is_operator = |node: &&Node| matches!(node.kind, NodeKind::Operator(_));
+    let operators: usize = job.graph.nodes.iter().filter(is_operator).map(|node| node.parallelism).sum();
+    let pool = job.config.memory.as_ref().map(|memory| Pool::new(memory.bytes, operators));
+    let mut members = 0;
     let (sender, reports) = unbounded();
     let reporter = Reports::new(sender, control.signal().clone());
     let mut seats: Vec<Vec<Seat>> = Vec::new();
@@ -104,7 +109,11 @@ pub(super) fn build(
                     }
                     Box::new(made)
                 }
-                NodeKind::Operator(operator) => Box::new(maker.operator(operator)),
+                NodeKind::Operator(operator) => {
+                    let member = pool.as_ref().map(|pool| pool.member(members));
+                    members += 1;
+                    Box::new(maker.operator(operator, member))
+                }
                 NodeKind::Sink(sink) => Box::new(maker.sink(sink).context(|| format!("sink `{}`: opening it", sink.dataset))?),
             };
             tasks.push((seat.clone(), task));
@@ -219,8 +228,21 @@ impl Maker<'_> {
         })
     }
 
-    fn operator(self, operator: &OperatorNode) -> OperatorTask {
+    /// Where the task may put state aside: nowhere if nothing says which vnode a row belongs to.
+    fn place(&self, operator: &OperatorNode) -> Option<Place> {
+        let folder = self.job.config.memory.as_ref()?.spill.clone()?;
+        let of_input = |input: usize| {
+            let mut edges = self.job.graph.edges.iter().filter(|edge| edge.to == self.node.id && edge.input == input);
+            let Routing::Hash(columns) = &edges.next()?.routing else { return None };
+            edges.all(|edge| edge.routing == Routing::Hash(columns.clone())).then(|| columns.clone())
+        };
+        let keys = (0..operator.inputs).map(of_input).collect::<Option<_>>()?;
+        Some(Place { folder, keys, aside: self.meters.spilled_bytes[self.seat.task].clone(), spills: self.meters.spills.clone() })
+    }
+
+    fn operator(self, operator: &OperatorNode, member: Option<Member>) -> OperatorTask {
         let (job, seat) = (self.job, self.seat);
+        let memory = member.map(|member| (member, self.place(operator)));
         let manifest = &self.base.manifest;
         let ctx = OperatorCtx::new(identity(job, &manifest.run_id, manifest.generation, &operator.stage))
             .with_task(seat.task, self.node.parallelism, job.config.vnodes)
@@ -233,6 +255,7 @@ impl Maker<'_> {
         OperatorTask::new(OperatorParts {
             seat: seat.clone(),
             node: operator.clone(),
+            memory,
             ctx,
             restore,
             inputs: self.inputs,

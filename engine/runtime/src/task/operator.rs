@@ -8,6 +8,7 @@ use crate::input::{Incoming, Inputs};
 use crate::late::marked;
 use crate::metrics::NodeMeters;
 use crate::output::Outputs;
+use crate::spill::{Member, Place, Spilling};
 use arrow::array::RecordBatch;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub(crate) type Restore = Box<dyn FnOnce() -> Result<Vec<RestoredPiece>> + Send>
 pub(crate) struct OperatorParts {
     pub(crate) seat: Seat,
     pub(crate) node: OperatorNode,
+    /// What its state may take, and where the rest goes; `None`: without limit.
+    pub(crate) memory: Option<(Member, Option<Place>)>,
     pub(crate) ctx: OperatorCtx,
     /// `None` when there is no state to restore.
     pub(crate) restore: Option<Restore>,
@@ -46,6 +49,8 @@ pub(crate) struct OperatorTask {
     operator: Option<Box<dyn Operator>>,
     chains: Chains,
     work: Work,
+    /// The last watermark; `None` while all inputs are idle.
+    reached: Option<EventTime>,
     scratch: Output,
 }
 
@@ -57,6 +62,8 @@ enum Work {
     Advance(EventTime),
     /// What the clock made due, before this barrier.
     Timers(Barrier),
+    /// What was deferred, before this barrier.
+    Deferred(Barrier),
     /// Everything that is left, before this barrier.
     Drain(Barrier),
     /// Take the state and send this barrier on.
@@ -67,12 +74,16 @@ enum Work {
 
 impl OperatorTask {
     pub(crate) fn new(parts: OperatorParts) -> Self {
-        OperatorTask { parts, operator: None, chains: Chains::default(), work: Work::None, scratch: Output::default() }
+        OperatorTask { parts, operator: None, chains: Chains::default(), work: Work::None, reached: None, scratch: Output::default() }
     }
 
     fn open(&mut self) -> Result<Turn> {
         self.chains = self.parts.chains.open()?;
-        let mut operator = self.parts.node.factory.open(self.parts.ctx.clone())?;
+        let (factory, ctx) = (&self.parts.node.factory, self.parts.ctx.clone());
+        let mut operator: Box<dyn Operator> = match self.parts.memory.take() {
+            None => factory.open(ctx)?,
+            Some((member, place)) => Box::new(Spilling::open(Arc::clone(factory), ctx, place, member)?),
+        };
         if let Some(restore) = self.parts.restore.take() {
             let pieces = restore().context(|| "reading its state".to_string())?;
             operator.restore(pieces).context(|| "restoring its state".to_string())?;
@@ -94,8 +105,12 @@ impl OperatorTask {
             match incoming {
                 Incoming::Nothing => {}
                 Incoming::Batch(input, batch) => self.on_batch(input, batch)?,
-                Incoming::Watermark(Watermark::Idle) => self.parts.outputs.watermark(Watermark::Idle),
+                Incoming::Watermark(Watermark::Idle) => {
+                    self.reached = None;
+                    self.parts.outputs.watermark(Watermark::Idle);
+                }
                 Incoming::Watermark(Watermark::At(at)) => {
+                    self.reached = Some(at);
                     self.parts.meters.watermarks[self.parts.seat.task].set(Watermark::At(at));
                     self.work = Work::Advance(at);
                     break;
@@ -120,16 +135,23 @@ impl OperatorTask {
         let rows = batch.num_rows() as u64;
         let Some(operator) = &mut self.operator else { return Err(Error::internal("the operator is not open")) };
         operator.on_batch(input, batch, &mut self.scratch)?;
-        let counters = &self.parts.meters.counters;
-        counters.rows_in.add(rows);
+        self.parts.meters.counters.rows_in.add(rows);
+        self.count(rows)?;
+        self.deliver()
+    }
+
+    /// Counts what became of the rows that this call has judged.
+    fn count(&mut self, came: u64) -> Result<()> {
+        let (deferred, resumed) = (std::mem::take(&mut self.scratch.deferred), std::mem::take(&mut self.scratch.resumed));
+        let Some(rows) = (came + resumed).checked_sub(deferred).filter(|rows| *rows > 0) else { return Ok(()) };
         let late: usize = self.scratch.late.iter().map(RecordBatch::num_rows).sum();
         let bad_input = self.scratch.bad.iter().filter(|row| !row.reason.is_of_output()).count();
         let left_out = late as u64 + bad_input as u64 + self.scratch.filtered;
         let absorbed = rows.checked_sub(left_out);
         let absorbed =
             absorbed.ok_or_else(|| Error::internal(format!("{left_out} of {rows} rows were left out: the operator miscounts")))?;
-        counters.absorbed.add(absorbed);
-        self.deliver()
+        self.parts.meters.counters.absorbed.add(absorbed);
+        Ok(())
     }
 
     /// Sends on what the operator has put into the scratch output.
@@ -164,17 +186,20 @@ impl OperatorTask {
         let (flow, next) = match self.work {
             Work::None | Work::Ended => return Ok(()),
             Work::Advance(at) => (operator.on_watermark(at, &mut self.scratch)?, Work::None),
-            Work::Timers(barrier) => {
+            Work::Timers(barrier) => (operator.on_time(&mut self.scratch)?, Work::Deferred(barrier)),
+            Work::Deferred(barrier) => {
                 let next = match barrier.kind {
                     BarrierKind::Drain => Work::Drain(barrier),
                     BarrierKind::Checkpoint | BarrierKind::Suspend => Work::Seal(barrier),
                 };
-                (operator.on_time(&mut self.scratch)?, next)
+                (operator.on_barrier(&mut self.scratch)?, next)
             }
             Work::Drain(barrier) => (operator.on_drain(&mut self.scratch)?, Work::Seal(barrier)),
             Work::Seal(barrier) => return self.seal(barrier),
         };
+        self.count(0)?;
         self.deliver()?;
+        self.forward();
         match flow {
             Flow::More => Ok(()),
             Flow::Done => {
@@ -184,6 +209,15 @@ impl OperatorTask {
                 self.work = next;
                 Ok(())
             }
+        }
+    }
+
+    /// Tells downstream of the time that deferred rows held back.
+    fn forward(&mut self) {
+        if let (Some(operator), Some(at)) = (&mut self.operator, self.reached)
+            && operator.has_caught_up()
+        {
+            self.parts.outputs.watermark(Watermark::At(operator.output_watermark(at)));
         }
     }
 
@@ -213,7 +247,9 @@ impl OperatorTask {
         let Some(operator) = &mut self.operator else { return Err(Error::internal("the operator is not open")) };
         let flow = operator.on_time(&mut self.scratch)?;
         let made = !self.scratch.batches.is_empty() || !self.scratch.bad.is_empty();
+        self.count(0)?;
         self.deliver()?;
+        self.forward();
         if made || flow == Flow::More {
             return Ok(Turn::Progress);
         }
@@ -237,7 +273,7 @@ impl Task for OperatorTask {
         match self.work {
             Work::None => self.read(),
             Work::Ended => Ok(Turn::Done),
-            Work::Advance(_) | Work::Timers(_) | Work::Drain(_) | Work::Seal(_) => {
+            Work::Advance(_) | Work::Timers(_) | Work::Deferred(_) | Work::Drain(_) | Work::Seal(_) => {
                 self.work()?;
                 Ok(Turn::Progress)
             }

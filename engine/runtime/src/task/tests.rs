@@ -360,6 +360,7 @@ fn operator_bench(inputs: usize, capacity: Capacity) -> OperatorBench {
     let mut task = OperatorTask::new(OperatorParts {
         seat,
         node,
+        memory: None,
         ctx: OperatorCtx::new(run()),
         restore: None,
         inputs: Inputs::new(edges.collect()),

@@ -8,10 +8,14 @@ use arrow::compute::take_record_batch;
 use arrow::datatypes::{Int64Type, SchemaRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate_api::{
     Epoch, EventTime, Flow, Operator, OperatorCtx, OperatorFactory, Output, PieceId, RestoredPiece, Result, Signature, StatePiece,
     VnodeRange, hash,
 };
+
+/// How often a part of a task's state was opened by itself, because there was no memory for all.
+pub static PARTS: AtomicU64 = AtomicU64::new(0);
 
 /// Rows emitted per portion.
 const PORTION: usize = 3;
@@ -41,6 +45,9 @@ impl OperatorFactory for Tumbling {
     }
 
     fn open(&self, ctx: OperatorCtx) -> Result<Box<dyn Operator>> {
+        if ctx.task >= ctx.tasks {
+            PARTS.fetch_add(1, Ordering::Relaxed);
+        }
         let fired = vec![i64::MIN; usize::from(ctx.vnode_count)];
         let output = Arc::clone(&self.output);
         Ok(Box::new(Windows { window: self.window, output, ctx, sums: BTreeMap::new(), fired, kept: Vec::new(), changed: true }))
@@ -121,6 +128,14 @@ impl Operator for Windows {
         }
     }
 
+    fn measure(&mut self) {
+        self.ctx.state_bytes.set(self.sums.len() as u64 * 24);
+    }
+
+    fn forget_pieces(&mut self) {
+        self.changed = true;
+    }
+
     fn snapshot(&mut self, _: Epoch) -> Result<Vec<StatePiece>> {
         if !self.changed {
             return Ok(self.kept.iter().cloned().map(StatePiece::Kept).collect());
@@ -128,7 +143,6 @@ impl Operator for Windows {
         let sums: Vec<(i64, i64, i64)> = self.sums.iter().map(|((start, key), sum)| (*start, *key, *sum)).collect();
         let own = usize::from(self.ctx.vnodes.start)..usize::from(self.ctx.vnodes.end);
         let data = serde_json::to_vec(&(sums, &self.fired[own])).unwrap();
-        self.ctx.state_bytes.set(data.len() as u64);
         // Two pieces, so that objects hold more than one.
         let middle = (self.ctx.vnodes.start + self.ctx.vnodes.end) / 2;
         let marker = VnodeRange { start: middle, end: self.ctx.vnodes.end };

@@ -343,7 +343,8 @@ impl Builder<'_, '_> {
         let of = |id: &str| tasks.get(id).copied().ok_or_else(|| Error::internal(format!("an edge names the unknown node `{id}`")));
         for (edge, keys) in self.graph.edges.iter_mut().zip(&self.wants) {
             let (from, to) = (of(&edge.from)?, of(&edge.to)?);
-            edge.routing = if to == 1 || keys.is_empty() {
+            // A single task too must know which vnode a row belongs to: it may have to divide its state.
+            edge.routing = if keys.is_empty() {
                 if from == to { Routing::Forward } else { Routing::RoundRobin }
             } else {
                 Routing::Hash(keys.iter().map(|key| edge.schema.index_of(key)).collect::<std::result::Result<_, _>>()?)
