@@ -121,9 +121,12 @@ fn sessions_by_plane(input: &Input) -> Rows {
     rows
 }
 
+/// What ranks a departure, in the order that ranks it: the delay, greatest first, then what decides between equal ones.
+type Departure<'a> = (i64, &'a str, i64, &'a str, i64);
+
 /// Of equal delays the first by carrier, flight, origin and time.
 fn top3_delays_by_day(input: &Input) -> Rows {
-    let mut days: BTreeMap<i64, Vec<(i64, &str, i64, &str, i64)>> = BTreeMap::new();
+    let mut days: BTreeMap<i64, Vec<Departure<'_>>> = BTreeMap::new();
     for [time, delay, carrier, flight, origin] in input.flights.each(["time_hour", "dep_delay", "carrier", "flight", "origin"]) {
         let at = millis(time);
         if let Ok(delay) = delay.parse::<i64>() {
