@@ -1,6 +1,6 @@
 //! Killed again and again, a pipeline writes the same rows as one that was left alone.
 //!
-//! One source feeds a stateful stage into `files` and a plain one into the `jsonl` component. Every kill is a SIGKILL that lands
+//! One source feeds a stateful stage into `files`, a plain one into folders of `files`, and one into the `jsonl` component. Every kill is a SIGKILL that lands
 //! after a new manifest, half of them at a named point of the protocol. `TIDEGATE_CHAOS_KILLS` sets how many; `cargo xtask
 //! chaos` runs it at length.
 
@@ -45,6 +45,12 @@ sink = "plugin"
 plugin = "jsonl"
 config = {{ dir = "/out" }}
 require = "exactly-once"
+[datasets.folders]
+sink = "files"
+path = "folders"
+format = "json"
+partitionBy = ["bucket"]
+require = "exactly-once"
 [[stages]]
 id = "per-auction"
 inputs = ["events"]
@@ -62,6 +68,15 @@ steps = [
   {{ op = "filter", expression = 'type == "bid" && auction % 3 == 0' }},
   {{ op = "select", columns = ["auction", "bidder", "price", "dateTime"] }},
 ]
+[[stages]]
+id = "folders"
+inputs = ["events"]
+output = "folders"
+steps = [
+  {{ op = "filter", expression = 'type == "bid" && auction % 5 == 0' }},
+  {{ op = "applyExpression", column = "bucket", expression = 'bidder % 7' }},
+  {{ op = "select", columns = ["auction", "bidder", "bucket"] }},
+]
 "#
     );
     std::fs::create_dir_all(folder.join("lines")).unwrap();
@@ -72,15 +87,21 @@ steps = [
 
 /// What a reader sees: every visible file by name. Names that begin with a dot are nobody's business.
 fn visible(folder: &Path) -> BTreeMap<PathBuf, String> {
-    let mut files = BTreeMap::new();
-    for output in ["counts", "lines"] {
-        let Ok(entries) = std::fs::read_dir(folder.join(output)) else { continue };
+    fn walk(folder: &Path, files: &mut BTreeMap<PathBuf, String>) {
+        let Ok(entries) = std::fs::read_dir(folder) else { return };
         for path in entries.map(|entry| entry.unwrap().path()) {
-            if !path.file_name().unwrap().to_string_lossy().starts_with('.') {
+            if path.file_name().unwrap().to_string_lossy().starts_with('.') {
+                continue;
+            }
+            if path.is_dir() {
+                walk(&path, files);
+            } else {
                 files.insert(path.clone(), std::fs::read_to_string(&path).unwrap());
             }
         }
     }
+    let mut files = BTreeMap::new();
+    ["counts", "lines", "folders"].iter().for_each(|output| walk(&folder.join(output), &mut files));
     files
 }
 
@@ -102,6 +123,7 @@ fn check_visible(folder: &Path, before: &BTreeMap<PathBuf, String>) -> BTreeMap<
 fn rows(folder: &Path) -> BTreeMap<String, Vec<String>> {
     let mut rows: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (path, text) in visible(folder) {
+        // The name of the folder: of the output, or of one of its partitions.
         let output = path.parent().unwrap().file_name().unwrap().to_string_lossy().into_owned();
         rows.entry(output).or_default().extend(text.lines().map(str::to_string));
     }
@@ -176,7 +198,7 @@ fn killed_again_and_again_it_writes_the_same_rows() {
     let calm = tempfile::tempdir().unwrap();
     start(&pipeline(calm.path(), 0, events), None).finish();
     let expected = rows(calm.path());
-    assert!(expected["counts"].len() > 100 && expected["lines"].len() > 1000, "the pipeline writes something");
+    assert!(expected["counts"].len() > 100 && expected["lines"].len() > 1000 && expected["bucket=3"].len() > 100, "the pipeline writes something");
 
     let folder = tempfile::tempdir().unwrap();
     let file = pipeline(folder.path(), rate, events);
@@ -224,6 +246,7 @@ fn killed_again_and_again_it_writes_the_same_rows() {
         assert!(POINTS.iter().all(|point| hit.get(point) >= Some(&EACH_POINT)), "{hit:?}");
     }
     let found = rows(folder.path());
+    assert!(found.keys().eq(expected.keys()), "{:?} and not {:?}", found.keys(), expected.keys());
     for (output, expected) in &expected {
         assert_eq!(found[output].len(), expected.len(), "rows of `{output}`");
         assert!(found[output] == *expected, "`{output}` differs");

@@ -5,7 +5,7 @@
 
 use super::chart::Series;
 use super::measure::{Measured, Runs, measure};
-use super::query::{Query, with_paths, with_source};
+use super::query::{Query, with_paths, with_source, without_folders};
 use super::report::Report;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -69,9 +69,9 @@ fn row(name: &str, us: Measured, them: Measured, ratio: f64) -> Vec<String> {
     ]
 }
 
-/// Our pipeline over the file.
+/// Our pipeline over the file, writing what the peer can write too.
 fn over_file(text: &str, file: &Path) -> String {
-    with_source(text, &format!("[datasets.events]\nconnector = \"files\"\npath = \"{}\"\nformat = \"parquet\"\n", file.display()))
+    with_source(&without_folders(text), &format!("[datasets.events]\nconnector = \"files\"\npath = \"{}\"\nformat = \"parquet\"\n", file.display()))
 }
 
 /// The peer's pipeline over the file: its own version of the query if there is one; otherwise ours, whose stages it calls transforms.
@@ -84,11 +84,11 @@ fn peer_query(query: &Query, folder: Option<&Path>, file: &Path) -> Result<Strin
             with_paths(&text, folder)
         }
         None => {
-            let lacking = LACKING.iter().find(|(written, _)| query.text.contains(written));
+            let lacking = LACKING.iter().find(|(written, _)| without_folders(&query.text).contains(written));
             if let Some((_, what)) = lacking {
                 return Err(format!("the peer has no {what}; give its own version with --peer-queries"));
             }
-            query.text.replace("[[stages]]", "[[transforms]]").replace("[[stages.", "[[transforms.")
+            without_folders(&query.text).replace("[[stages]]", "[[transforms]]").replace("[[stages.", "[[transforms.")
         }
     };
     let source = format!("[datasets.events]\nconnector = \"file\"\npath = \"{}\"\nformat = \"parquet\"\npartitions = 2\n", file.display());

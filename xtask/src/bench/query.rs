@@ -34,11 +34,16 @@ pub(super) fn all(root: &Path, names: Option<&str>) -> Result<Vec<Query>> {
     Ok(queries.into_values().collect())
 }
 
-/// A query runs in a folder of its own; what it reads stays where it is.
+/// A query runs in a folder of its own, into which it writes; what it reads stays where it is.
 pub(super) fn with_paths(text: &str, folder: &Path) -> String {
-    let line = |line: &str| match line.strip_prefix("path = \"").filter(|path| !path.starts_with('/')) {
-        Some(path) => format!("path = \"{}/{path}", folder.display()),
-        None => line.to_string(),
+    let mut writes = false;
+    let line = |line: &str| {
+        // A table names its sink before its path.
+        writes = line.starts_with("sink = ") || (writes && !line.starts_with('['));
+        match line.strip_prefix("path = \"").filter(|path| !writes && !path.starts_with('/')) {
+            Some(path) => format!("path = \"{}/{path}", folder.display()),
+            None => line.to_string(),
+        }
     };
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
@@ -64,6 +69,13 @@ pub(super) fn with_source(text: &str, source: &str) -> String {
     format!("{}{source}{}", &text[..from], &text[to..])
 }
 
+/// The pipeline into `blackhole` if it writes folders of files, for a comparison with what writes none.
+pub(super) fn without_folders(text: &str) -> String {
+    let Some(from) = text.find("[datasets.out]").filter(|_| text.contains("partitionBy = ")) else { return text.to_string() };
+    let to = text[from..].find("\n\n").map_or(text.len(), |at| from + at + 1);
+    format!("{}[datasets.out]\nsink = \"blackhole\"\n{}", &text[..from], &text[to..])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,5 +93,9 @@ mod tests {
             with_source(TEXT, "[datasets.events]\nfile\n"),
             "name = \"q\"\n\n[datasets.events]\nfile\n\n[datasets.side]\npath = \"data/side.csv\"\n"
         );
+        let folders = "[datasets.out]\nsink = \"files\"\npath = \"out\"\npartitionBy = [\"day\"]\n\n[datasets.side]\npath = \"x\"";
+        assert_eq!(with_paths(folders, Path::new("/at")), folders.replace("\"x\"", "\"/at/x\""), "what is written is written here");
+        assert_eq!(without_folders(folders), "[datasets.out]\nsink = \"blackhole\"\n\n[datasets.side]\npath = \"x\"");
+        assert_eq!(without_folders(TEXT), TEXT);
     }
 }

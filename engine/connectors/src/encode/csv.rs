@@ -116,30 +116,41 @@ impl CsvRows {
     }
 
     fn push_value(&self, values: &Values, row: usize, text: &mut String) -> Result<()> {
-        let failed = |_| Error::internal("a value cannot be written as text");
         match values.get(row) {
             // A line with nothing on it would be skipped by readers.
             Value::Null if self.columns == 1 && !is_textual(values) => text.push_str("\"\""),
             Value::Null => {}
-            Value::Bool(value) => write!(text, "{value}").map_err(failed)?,
-            Value::Int(value) => write!(text, "{value}").map_err(failed)?,
-            Value::Float(value) => write!(text, "{value:?}").map_err(failed)?,
-            Value::ShortFloat(value) => write!(text, "{value:?}").map_err(failed)?,
-            Value::Decimal(unscaled, scale) => decimal(unscaled, scale, text),
             Value::Text(value) => push_text(text, value),
             Value::Bytes([]) => text.push_str("\"\""),
-            Value::Bytes(bytes) => bytes.iter().try_for_each(|byte| write!(text, "{byte:02x}")).map_err(failed)?,
-            Value::Date(days) => date(i64::from(days), text),
-            Value::Time(value, unit) => {
-                let (seconds, nanos) = split(value, unit);
-                time(seconds, nanos, text);
-            }
-            Value::Moment(value, unit, _) if self.options.epoch_ms => write!(text, "{}", millis(value, unit)).map_err(failed)?,
-            Value::Moment(value, unit, zone) => moment(value, unit, zone, text),
-            Value::List(..) | Value::Struct(_) => return Err(Error::internal("a list or struct in CSV")),
+            value => push_bare(&value, self.options, text)?,
         }
         Ok(())
     }
+}
+
+/// The text of a value, never quoted; nothing for null.
+#[inline]
+pub(super) fn push_bare(value: &Value<'_>, options: TextOptions, text: &mut String) -> Result<()> {
+    let failed = |_| Error::internal("a value cannot be written as text");
+    match *value {
+        Value::Null => {}
+        Value::Bool(value) => write!(text, "{value}").map_err(failed)?,
+        Value::Int(value) => write!(text, "{value}").map_err(failed)?,
+        Value::Float(value) => write!(text, "{value:?}").map_err(failed)?,
+        Value::ShortFloat(value) => write!(text, "{value:?}").map_err(failed)?,
+        Value::Decimal(unscaled, scale) => decimal(unscaled, scale, text),
+        Value::Text(value) => text.push_str(value),
+        Value::Bytes(bytes) => bytes.iter().try_for_each(|byte| write!(text, "{byte:02x}")).map_err(failed)?,
+        Value::Date(days) => date(i64::from(days), text),
+        Value::Time(value, unit) => {
+            let (seconds, nanos) = split(value, unit);
+            time(seconds, nanos, text);
+        }
+        Value::Moment(value, unit, _) if options.epoch_ms => write!(text, "{}", millis(value, unit)).map_err(failed)?,
+        Value::Moment(value, unit, zone) => moment(value, unit, zone, text),
+        Value::List(..) | Value::Struct(_) => return Err(Error::internal("a list or struct as plain text")),
+    }
+    Ok(())
 }
 
 impl Encoder for CsvEncoder {

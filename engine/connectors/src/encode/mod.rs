@@ -4,6 +4,7 @@
 
 mod arrow;
 mod avro;
+mod cells;
 mod csv;
 pub(crate) mod json;
 mod messages;
@@ -17,6 +18,7 @@ mod tests;
 
 pub use arrow::ArrowEncoder;
 pub use avro::{AvroEncoder, AvroHeader, AvroMessages};
+pub(crate) use cells::Cells;
 pub use csv::CsvEncoder;
 pub use json::JsonEncoder;
 pub use messages::{ArrowMessages, CsvMessages, Encoded, JsonMessages, MessageEncoder, RawMessages};
@@ -40,6 +42,19 @@ pub trait Encoder: Send {
     /// # Errors
     /// `Internal` if they cannot be made.
     fn take(&mut self) -> Result<Vec<u8>>;
+
+    /// Bytes kept in memory until the format can write them, about.
+    fn held(&self) -> usize {
+        0
+    }
+
+    /// Gets what is held ready to be taken, as far as the format can.
+    ///
+    /// # Errors
+    /// `Internal` if it cannot be made.
+    fn relieve(&mut self) -> Result<()> {
+        Ok(())
+    }
 
     /// The last bytes; nothing may be written afterwards.
     ///

@@ -88,6 +88,15 @@ impl Encoder for ParquetEncoder {
         Ok(std::mem::take(writer.inner_mut()))
     }
 
+    fn held(&self) -> usize {
+        self.writer.as_ref().map_or(0, ArrowWriter::memory_size)
+    }
+
+    /// Ends the row group, which is then smaller than others.
+    fn relieve(&mut self) -> Result<()> {
+        self.writer()?.flush().map_err(|error| fault(&error))
+    }
+
     fn finish(&mut self) -> Result<Vec<u8>> {
         let writer = self.writer.take().ok_or_else(|| Error::internal("a Parquet file was ended twice"))?;
         writer.into_inner().map_err(|error| fault(&error))

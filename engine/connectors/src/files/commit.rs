@@ -1,9 +1,10 @@
 //! Making parts visible, or undoing them; without any writer, any number of times, from any process.
 
-use super::staging::{PartName, Place, failed, sync_folder};
+use super::staging::{PartName, Place, failed, make_folder, sync_folder};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::path::Path;
 use tidegate_api::{CommitOutcome, CommitToken, Committer, Epoch, Result};
 
 /// Commits by hard link, which fails if the name exists: a part appears whole or not at all, and once.
@@ -18,8 +19,17 @@ impl FilesCommitter {
 
     /// Links one part to its final name; answers what happened.
     fn link(&self, part: &PartName) -> Result<CommitOutcome> {
-        let (from, to) = (self.place.staging.join(&part.staged), self.place.target.join(&part.name));
-        match fs::hard_link(&from, &to) {
+        let folder = self.place.folder(part);
+        let (from, to) = (self.place.staging.join(&part.staged), folder.join(&part.name));
+        let linked = match fs::hard_link(&from, &to) {
+            // The first part of a partition: its folder comes with it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && from.exists() => {
+                make_folder(&folder).map_err(|error| failed("created", &folder, error))?;
+                fs::hard_link(&from, &to)
+            }
+            linked => linked,
+        };
+        match linked {
             Ok(()) => Ok(CommitOutcome::Done),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(CommitOutcome::AlreadyDone),
             Err(error) if error.kind() == io::ErrorKind::NotFound => match to.try_exists() {
@@ -30,6 +40,24 @@ impl FilesCommitter {
             },
             Err(error) => Err(failed("made visible", &to, error)),
         }
+    }
+
+    /// Makes the final names of parts durable, and the folders they are in.
+    fn sync<'p>(&self, parts: impl Iterator<Item = &'p PartName>) -> Result<()> {
+        let mut folders = BTreeSet::from([self.place.target.clone()]);
+        for part in parts {
+            let folder = self.place.folder(part);
+            // Another process may have made a folder and died before its name was durable.
+            let above = folder.ancestors().take_while(|above| *above != self.place.target).map(Path::to_path_buf);
+            folders.extend(above);
+        }
+        for folder in folders {
+            match sync_folder(&folder) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("made durable", &folder, error)),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     fn remove(&self, staged: &str) -> Result<()> {
@@ -65,11 +93,7 @@ impl Committer for FilesCommitter {
             outcomes.push(combined(token.parts.iter().map(|part| self.link(part)).collect::<Result<Vec<_>>>()?));
         }
         // The final names are durable before the staged ones go; else a crash could lose both.
-        match sync_folder(&self.place.target) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(outcomes),
-            Err(error) => return Err(failed("made durable", &self.place.target, error)),
-        }
+        self.sync(tokens.iter().flat_map(|token| &token.parts))?;
         for part in tokens.iter().flat_map(|token| &token.parts) {
             self.remove(&part.staged)?;
         }

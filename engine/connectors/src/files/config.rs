@@ -9,6 +9,7 @@ use crate::stdout::text_options;
 use arrow::datatypes::SchemaRef;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tidegate_api::config::{Options, Problem};
 use tidegate_api::types;
 
@@ -60,7 +61,19 @@ pub(super) const SINK_OPTIONS: &[OptionDef] = &[
         doc: "json is one object per line; every csv part has a header; arrow is an IPC stream; avro compresses its blocks with deflate unless `compression` is `none`",
     },
     OptionDef { name: "compression", kind: "none | gz | zst | snappy", default: "none, parquet zst", doc: "snappy for parquet only" },
+    OptionDef {
+        name: "partitionBy",
+        kind: "list of columns",
+        default: "none",
+        doc: "write into a folder `column=value/` for each value, outermost first; these columns are then not in the files themselves",
+    },
     OptionDef { name: "rollBytes", kind: "size", default: "one part per epoch", doc: "begin another part after about so many bytes" },
+    OptionDef {
+        name: "rollEvery",
+        kind: "duration",
+        default: "one part per epoch",
+        doc: "begin another part when one has been written to for so long; a part never outlasts its epoch, so more than `checkpointEvery` changes nothing",
+    },
     OptionDef { name: "timestamps", kind: "iso | epochMs", default: "iso", doc: "csv, json: timestamps as ISO-8601 text or as integers" },
     OptionDef { name: "int64AsText", kind: "boolean", default: "false", doc: "csv, json: 64-bit integers as text" },
 ];
@@ -253,7 +266,9 @@ pub struct FilesSinkConfig {
     pub(super) directory: PathBuf,
     pub(super) format: Format,
     pub(super) compression: Option<Compression>,
+    pub(super) partition_by: Vec<String>,
     pub(super) roll_bytes: Option<u64>,
+    pub(super) roll_every: Option<Duration>,
     pub(super) text: TextOptions,
 }
 
@@ -287,13 +302,16 @@ impl FilesSinkConfig {
             options.problem("rollBytes", "expected at least one byte");
         }
         let text = text_options(&mut options);
-        for key in ["partitionBy", "rollEvery", "rollEveryMs"] {
-            refuse(&mut options, key);
+        let roll_every = options.duration("rollEvery");
+        if roll_every == Some(Duration::ZERO) {
+            let key = if options.has("rollEvery") { "rollEvery" } else { "rollEveryMs" };
+            options.problem(key, "expected at least one millisecond");
         }
+        let partition_by = options.strings("partitionBy").unwrap_or_default();
         let problems = options.finish();
         if !problems.is_empty() {
             return Err(problems);
         }
-        Ok(FilesSinkConfig { directory: base.join(path), format, compression, roll_bytes, text })
+        Ok(FilesSinkConfig { directory: base.join(path), format, compression, partition_by, roll_bytes, roll_every, text })
     }
 }

@@ -1,6 +1,7 @@
 //! Which files a path means.
 
 use super::config::{FilesSourceConfig, Order};
+use super::partition::is_hidden;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tidegate_api::{Error, Result};
@@ -17,7 +18,7 @@ pub(super) struct Found {
 fn is_data(path: &Path, skipped: &mut dyn FnMut(&Path, &str)) -> bool {
     let Some(name) = path.file_name() else { return false };
     // Names that begin so are not data: half-written files, markers, our own staging.
-    if name.as_encoded_bytes().starts_with(b".") || name.as_encoded_bytes().starts_with(b"_") {
+    if is_hidden(&name.to_string_lossy()) {
         return false;
     }
     match fs::metadata(path) {
@@ -91,13 +92,27 @@ fn matching(config: &FilesSourceConfig, skipped: &mut dyn FnMut(&Path, &str)) ->
     let pattern = if Path::new(&config.path).is_absolute() { PathBuf::from(&config.path) } else { Path::new(&base).join(&config.path) };
     let found = glob::glob(&pattern.to_string_lossy()).map_err(|error| Error::config(format!("pattern `{}`: {error}", config.path)))?;
     let mut paths = Vec::new();
+    let literal = literal(&pattern);
     for path in found {
         let path = path.map_err(|error| Error::external(format!("pattern `{}`", config.path)).caused_by(error))?;
-        if is_data(&path, skipped) {
+        if !is_within_hidden(&path, &pattern, literal) && is_data(&path, skipped) {
             paths.push(path);
         }
     }
     Ok(paths)
+}
+
+/// How many components of a pattern stand for themselves, from its beginning.
+fn literal(pattern: &Path) -> usize {
+    pattern.components().take_while(|part| !part.as_os_str().to_string_lossy().contains(['*', '?', '['])).count()
+}
+
+/// Whether a pattern found its way through a folder that is not data, which it does not name itself: `**` enters every folder, our
+/// own staging too.
+fn is_within_hidden(path: &Path, pattern: &Path, literal: usize) -> bool {
+    let folders = path.parent().into_iter().flat_map(Path::components).skip(literal);
+    let mut hidden = folders.filter(|folder| is_hidden(&folder.as_os_str().to_string_lossy()));
+    hidden.any(|folder| pattern.components().all(|named| named != folder))
 }
 
 #[cfg(all(test, unix))]

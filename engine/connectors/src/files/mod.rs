@@ -7,6 +7,8 @@ mod input;
 mod listing;
 mod open;
 mod part;
+mod partition;
+mod parts;
 mod pin;
 mod sink;
 mod source;
@@ -27,7 +29,8 @@ pub use staging::STAGING;
 pub const CONNECTOR: ConnectorDef = ConnectorDef {
     name: "files",
     doc: "Files of a folder. Reading, every file is a split and can be gone on with at any row. Writing, rows become visible as whole \
-          files with their epoch: `part-<run>-<dataset>-<generation>-<epoch>-<task>-<number>.<ending>`.",
+          files with their epoch: `part-<run>-<dataset>-<generation>-<epoch>-<task>-<number>.<ending>`, in the folder or, with \
+          `partitionBy`, in folders below it ([more](#partitions-of-files)).",
     source: Some(SourceDef { options: config::SOURCE_OPTIONS, build: source::build }),
     sink: Some(SinkDef { options: config::SINK_OPTIONS, guarantee: "exactly once", build: sink::build }),
 };

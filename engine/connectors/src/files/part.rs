@@ -80,6 +80,18 @@ impl Part {
         self.written
     }
 
+    /// Bytes that the format keeps in memory, about.
+    pub(super) fn held(&self) -> usize {
+        self.encoder.held()
+    }
+
+    /// Writes down what the format keeps in memory, as far as it can.
+    pub(super) fn relieve(&mut self) -> Result<()> {
+        self.encoder.relieve()?;
+        let bytes = self.encoder.take()?;
+        self.append(&bytes)
+    }
+
     /// Ends the file and makes its content durable; answers its staged name.
     pub(super) fn finish(mut self) -> Result<String> {
         let bytes = self.encoder.finish()?;

@@ -2,14 +2,17 @@
 
 use super::commit::FilesCommitter;
 use super::config::FilesSinkConfig;
-use super::part::{Part, encoder, wrapping};
-use super::staging::{PartName, Place, failed};
+use super::part::encoder;
+use super::partition::{Partitioning, Split, content_schema};
+use super::parts::Parts;
+use super::staging::{Place, failed};
 use crate::registry::ConnectorCtx;
 use crate::stdout::refuse_upserts;
 use arrow::array::{BinaryArray, RecordBatch};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use tidegate_api::config::Problem;
+use tidegate_api::sink::RowError;
 use tidegate_api::{
     AnySink, Committer, Epoch, Guarantee, OutputSink, PreCommit, Result, SinkCtx, SinkInput, SinkPlan, TransactionalSink, Written,
 };
@@ -34,13 +37,19 @@ impl OutputSink for FilesSink {
     fn plan(&self, input: &SinkInput) -> Result<SinkPlan> {
         refuse_upserts(input, "files")?;
         // An encoder that can be made can write every row whose times it can hold.
-        encoder(&self.config, &input.schema)?;
+        encoder(&self.config, &content_schema(&self.config, &input.schema)?)?;
         Ok(SinkPlan::new(Guarantee::ExactlyOnce))
     }
 
     fn open(&self, ctx: SinkCtx) -> Result<AnySink> {
         let place = Place::new(&self.config.directory, &ctx);
-        Ok(AnySink::Transactional(Box::new(Writer { config: self.config.clone(), place, ctx, begun: 0, part: None, finished: Vec::new() })))
+        let partitioning = match self.config.partition_by[..] {
+            [] => None,
+            [..] => Some(Partitioning::new(&self.config, &ctx.schema)?),
+        };
+        let schema = partitioning.as_ref().map_or(&ctx.schema, Partitioning::schema);
+        let parts = Parts::new(self.config.clone(), place.clone(), ctx.task, Arc::clone(schema));
+        Ok(AnySink::Transactional(Box::new(Writer { place, ctx, partitioning, parts })))
     }
 
     fn committer(&self, ctx: SinkCtx) -> Result<Box<dyn Committer>> {
@@ -53,36 +62,10 @@ impl OutputSink for FilesSink {
 }
 
 struct Writer {
-    config: FilesSinkConfig,
     place: Place,
     ctx: SinkCtx,
-    /// Parts begun so far, which makes their staged names unique.
-    begun: u64,
-    part: Option<Part>,
-    /// Staged names of the epoch's parts that are full.
-    finished: Vec<String>,
-}
-
-impl Writer {
-    fn part(&mut self) -> Result<&mut Part> {
-        let part = match self.part.take() {
-            Some(part) => part,
-            None => {
-                let (_, ending) = wrapping(&self.config);
-                let staged = self.place.staged_name(self.ctx.task, self.begun, &ending);
-                self.begun += 1;
-                Part::begin(&self.config, &self.place, &self.ctx.schema, staged)?
-            }
-        };
-        Ok(self.part.insert(part))
-    }
-
-    fn end_part(&mut self) -> Result<()> {
-        if let Some(part) = self.part.take() {
-            self.finished.push(part.finish()?);
-        }
-        Ok(())
-    }
+    partitioning: Option<Partitioning>,
+    parts: Parts,
 }
 
 impl TransactionalSink for Writer {
@@ -90,27 +73,27 @@ impl TransactionalSink for Writer {
         if rows.num_rows() == 0 {
             return Ok(Written::default());
         }
-        let part = self.part()?;
-        let bad = part.write(rows)?;
-        let written = part.written();
-        if self.config.roll_bytes.is_some_and(|limit| written >= limit) {
-            self.end_part()?;
+        let mut split = match &self.partitioning {
+            Some(partitioning) => partitioning.split(rows)?,
+            None => Split::whole(rows),
+        };
+        let now = self.ctx.clock.monotonic();
+        let mut bad = std::mem::take(&mut split.refused);
+        for (folder, range) in &split.folders {
+            let refused = self.parts.write(folder, &split.rows.slice(range.start, range.len()), now)?;
+            bad.extend(refused.into_iter().map(|error| RowError { row: split.original(range.start + error.row), ..error }));
         }
+        bad.sort_by_key(|error| error.row);
         self.ctx.emitted.add((rows.num_rows() - bad.len()) as u64);
         Ok(Written { bad })
     }
 
     fn pre_commit(&mut self, epoch: Epoch) -> Result<PreCommit> {
-        self.end_part()?;
-        if self.finished.is_empty() {
+        let parts = self.parts.end_all(epoch)?;
+        if parts.is_empty() {
             return Ok(PreCommit::Nothing);
         }
         self.place.sync().map_err(|error| failed("made durable", &self.place.staging, error))?;
-        let (_, ending) = wrapping(&self.config);
-        let parts = std::mem::take(&mut self.finished)
-            .into_iter()
-            .enumerate()
-            .map(|(number, staged)| PartName { staged, name: self.place.final_name(epoch, self.ctx.task, number, &ending) });
-        Ok(PreCommit::Token(self.place.token(parts.collect())?))
+        Ok(PreCommit::Token(self.place.token(parts)?))
     }
 }

@@ -4,6 +4,7 @@
 //! system as the final names, so that making a part visible is one hard link. A staged name begins with the generation
 //! and the task that wrote it.
 
+use super::partition::is_folder;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io;
@@ -26,12 +27,17 @@ pub(super) struct Place {
 }
 
 /// One part in a token; both names are bare file names.
+///
+/// `folder` came later; a token without it means the target directory itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PartName {
     /// In the staging folder of the token's run and sink.
     pub(super) staged: String,
-    /// In the target directory.
+    /// In its folder.
     pub(super) name: String,
+    /// Below the target directory; empty for that itself.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) folder: String,
 }
 
 /// What a commit token holds. Fields may be added, never changed.
@@ -76,6 +82,11 @@ impl Place {
         staged.split_once('-')?.0.parse().ok().map(Generation)
     }
 
+    /// Where a part goes.
+    pub(super) fn folder(&self, part: &PartName) -> PathBuf {
+        if part.folder.is_empty() { self.target.clone() } else { self.target.join(&part.folder) }
+    }
+
     pub(super) fn token(&self, parts: Vec<PartName>) -> Result<CommitToken> {
         let token = Token { run: self.run.clone(), sink: self.sink.clone(), parts };
         serde_json::to_vec(&token).map(CommitToken).map_err(|error| Error::internal(error.to_string()))
@@ -92,7 +103,8 @@ impl Place {
             )));
         }
         let is_bare = |name: &str| !name.is_empty() && !name.contains(['/', '\\']) && name != "." && name != "..";
-        if read.parts.iter().any(|part| !is_bare(&part.staged) || !is_bare(&part.name)) {
+        let is_below = |folder: &str| folder.is_empty() || is_folder(folder);
+        if read.parts.iter().any(|part| !is_bare(&part.staged) || !is_bare(&part.name) || !is_below(&part.folder)) {
             return Err(Error::internal(format!("token `{token:?}` names something outside its folder")));
         }
         Ok(read)

@@ -1,5 +1,7 @@
 //! The connector as a whole: contracts over every format, refusals, and what a crash leaves.
 
+mod partitions;
+
 use super::config::{FilesSinkConfig, FilesSourceConfig};
 use super::*;
 use crate::registry::ConnectorCtx;
@@ -350,12 +352,12 @@ fn a_mistake_in_the_options_is_at_its_key() {
         FilesSourceConfig::parse(&options, Path::new(".")).unwrap_err().into_iter().map(|problem| problem.path.join(".")).collect();
     keys.sort();
     assert_eq!(keys, ["colour", "delimiter", "format", "path", "schema.0.type", "watch"]);
-    let options = map(json!({ "path": "s3://bucket/x", "partitionBy": ["a"], "compression": "snappy", "format": "csv" }));
+    let options = map(json!({ "path": "s3://bucket/x", "partitionBy": [7], "compression": "snappy", "format": "csv" }));
     let mut problems = FilesSinkConfig::parse(&options, Path::new(".")).unwrap_err();
     problems.sort();
     let keys: Vec<String> = problems.iter().map(|problem| problem.path.join(".")).collect();
     assert_eq!(keys, ["compression", "partitionBy", "path"]);
-    assert!(problems[1].message.contains("not available yet"));
+    assert!(problems[1].message.contains("expected a list of texts"));
 }
 
 #[test]
