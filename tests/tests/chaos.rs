@@ -198,7 +198,10 @@ fn killed_again_and_again_it_writes_the_same_rows() {
     let calm = tempfile::tempdir().unwrap();
     start(&pipeline(calm.path(), 0, events), None).finish();
     let expected = rows(calm.path());
-    assert!(expected["counts"].len() > 100 && expected["lines"].len() > 1000 && expected["bucket=3"].len() > 100, "the pipeline writes something");
+    assert!(
+        expected["counts"].len() > 100 && expected["lines"].len() > 1000 && expected["bucket=3"].len() > 100,
+        "the pipeline writes something"
+    );
 
     let folder = tempfile::tempdir().unwrap();
     let file = pipeline(folder.path(), rate, events);

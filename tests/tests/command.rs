@@ -422,3 +422,86 @@ fn a_thousand_chained_stages_are_planned_within_a_second() {
 fn now() -> std::time::Instant {
     std::time::Instant::now()
 }
+
+#[test]
+fn the_mistakes_of_a_stage_and_of_its_source_are_reported_together() {
+    let text = r#"name = "many"
+[plugins.unused]
+path = "gone.wasm"
+[datasets.events]
+connector = "files"
+path = "events.csv"
+colour = "red"
+schema = [{ name = "price", type = "int64" }, { name = "url", type = "string" }]
+[datasets.out]
+sink = "stdout"
+format = "xml"
+[[stages]]
+inputs = ["events"]
+output = "out"
+steps = [
+  { op = "filter", expression = 'prise > 1', foo = 1 },
+  { op = "applyExpression", column = "u", expression = 'lowr(url)' },
+  { op = "applyExpression", column = "n", expression = 'length(u, 1)' },
+  { op = "filter", expression = 'n > (1' },
+  { op = "drop", columns = ["uri"] },
+]
+"#;
+    let folder = folder_with(text);
+    let output = tidegate(folder.path(), &["validate", "p.toml"]);
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(78), "{said}");
+    for (line, part) in [
+        (3, "plugins.unused.path: nothing uses plugin `unused`"),
+        (7, "datasets.events.colour: unknown key `colour`"),
+        (11, "datasets.out.format: `xml` is none of `json`, `csv`"),
+        (16, "stages.0.steps.0.expression: unknown column `prise`, did you mean `price`?"),
+        (16, "stages.0.steps.0.foo: unknown key `foo`"),
+        (17, "stages.0.steps.1.expression: unknown function `lowr`, did you mean `lower`?"),
+        (18, "stages.0.steps.2.expression: `length"),
+        (19, "stages.0.steps.3.expression: "),
+        (20, "stages.0.steps.4.columns.0: there is no column `uri`, did you mean `url`?"),
+    ] {
+        let begins = format!("p.toml:{line}:");
+        assert!(said.lines().any(|shown| shown.starts_with(&begins) && shown.contains(part)), "line {line}: {part} in\n{said}");
+    }
+    assert!(said.contains("9 mistakes found"), "{said}");
+    assert_eq!(said.lines().filter(|line| line.trim_start().starts_with('^') || line.trim_end().ends_with('^')).count(), 4, "{said}");
+    assert!(!said.contains("`op`?"), "{said}");
+}
+
+#[test]
+fn a_crash_between_two_copies_of_a_manifest_is_no_warning_and_a_damaged_copy_is() {
+    let folder = folder_with(GOOD);
+    assert!(tidegate(folder.path(), &["run", "p.toml"]).status.success());
+    let run = folder.path().join(".tidegate/good/manifests/00000001");
+    let newest = std::fs::read_dir(run).unwrap().map(|entry| entry.unwrap().path()).max().unwrap();
+    std::fs::remove_file(newest.join("b")).unwrap();
+    let start = || {
+        let output = tidegate(folder.path(), &["run", "p.toml"]);
+        assert!(output.status.success() && said(&output).contains("already complete"), "{}", said(&output));
+        said(&output)
+    };
+    let calm = start();
+    assert!(!calm.contains("cannot be used") && !calm.contains("WARN"), "{calm}");
+    std::fs::write(newest.join("b"), "damaged").unwrap();
+    let warned = start();
+    assert!(warned.contains("WARN") && warned.contains("a copy of a manifest cannot be used"), "{warned}");
+}
+
+#[test]
+fn partitions_are_checked_with_the_columns_of_their_output() {
+    let text = GOOD.replace("format = \"json\"", "format = \"csv\"\npartitionBy = [\"acution\"]");
+    let folder = folder_with(&text);
+    let output = tidegate(folder.path(), &["validate", "p.toml"]);
+    assert_eq!(output.status.code(), Some(78));
+    assert!(
+        said(&output).contains("p.toml:11: datasets.out.partitionBy.0: there is no column `acution`, did you mean `auction`?"),
+        "{}",
+        said(&output)
+    );
+    std::fs::write(folder.path().join("p.toml"), text.replace("acution", "auction")).unwrap();
+    assert!(tidegate(folder.path(), &["run", "p.toml"]).status.success());
+    let folders = std::fs::read_dir(folder.path().join("out")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(folders.into_iter().all(|name| name.starts_with("auction=1")), "folders of auctions and nothing else");
+}

@@ -26,6 +26,11 @@ pub(crate) fn cargo(root: &Path) -> Command {
     command
 }
 
+/// Builds the commands. Every task builds this same set, so that features agree and nothing is compiled twice.
+pub(crate) fn build_commands(root: &Path) -> Result<()> {
+    run(cargo(root).args(["build", "--workspace", "--bins"]))
+}
+
 /// Where cargo puts what it builds.
 pub(crate) fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: what CI runs. `cargo xtask chaos`: the crash test at length.
 
-use crate::process::{cargo, guest_target, run};
+use crate::process::{build_commands, cargo, guest_target, run};
 use crate::{guests, system};
 use anyhow::Result;
 use std::path::Path;
@@ -10,7 +10,7 @@ pub(crate) fn run_all(root: &Path) -> Result<()> {
     run(cargo(root).args(["fmt", "--all", "--check"]))?;
     guests::build(root, &guest_target(root))?;
     // The command is what the end-to-end tests run, so it is built before them, with the tests' own profile.
-    run(cargo(root).args(["build", "--workspace", "--bins"]))?;
+    build_commands(root)?;
     run(cargo(root).args(["test", "--workspace"]))?;
     guests::test(root, &guest_target(root))?;
     run(cargo(root).args(["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))?;
@@ -22,7 +22,7 @@ pub(crate) fn run_all(root: &Path) -> Result<()> {
 pub(crate) fn chaos(root: &Path, kills: u32) -> Result<()> {
     system::check()?;
     guests::build(root, &guest_target(root))?;
-    run(cargo(root).args(["build", "--workspace", "--bins"]))?;
+    build_commands(root)?;
     let mut command = cargo(root);
     command.args(["test", "--package", "tidegate-tests", "--test", "chaos", "--", "--nocapture"]);
     run(command.env("TIDEGATE_CHAOS_KILLS", kills.to_string()))

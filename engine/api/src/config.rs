@@ -20,6 +20,9 @@ pub struct Problem {
     pub place: Option<Place>,
 }
 
+/// How a mistake about a key that nobody asked for begins.
+const UNKNOWN_KEY: &str = "unknown key `";
+
 /// A place inside the text of a value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
@@ -54,6 +57,11 @@ impl Problem {
     pub fn with_place(mut self, place: Place) -> Self {
         self.place = Some(place);
         self
+    }
+
+    /// Whether it is about a key that nobody asked for, so that the rest can be judged without it.
+    pub fn is_unknown_key(&self) -> bool {
+        self.message.starts_with(UNKNOWN_KEY)
     }
 
     /// The same mistake seen from further out.
@@ -274,7 +282,7 @@ impl<'a> Options<'a> {
         for key in self.map.keys() {
             if !self.known.contains(key) {
                 let hint = crate::nearest::hint(key, self.known.iter().map(String::as_str));
-                self.problems.push(Problem::at(key, format!("unknown key `{key}`{hint}")));
+                self.problems.push(Problem::at(key, format!("{UNKNOWN_KEY}{key}`{hint}")));
             }
         }
         self.problems

@@ -171,12 +171,11 @@ enum Read {
 fn read(store: &dyn EpochStore, run: RunNumber, epoch: Epoch) -> Result<Read> {
     let mut readable = Vec::new();
     let mut reasons = Vec::new();
-    let mut missing = 0;
+    let mut missing = Vec::new();
     for copy in [Copy::A, Copy::B] {
         let key = keys::manifest(run, epoch, copy);
         let Some(bytes) = store.get(&key).context(|| format!("manifest `{key}`"))? else {
-            missing += 1;
-            reasons.push(format!("`{key}` is missing"));
+            missing.push(format!("`{key}` is missing"));
             continue;
         };
         match Manifest::decode(&bytes) {
@@ -190,8 +189,16 @@ fn read(store: &dyn EpochStore, run: RunNumber, epoch: Epoch) -> Result<Read> {
             },
         }
     }
-    if missing == 2 {
+    if missing.len() == 2 {
         return Ok(Read::Gone);
+    }
+    if reasons.is_empty() {
+        // What a crash between writing the two leaves, or one between removing them.
+        for reason in &missing {
+            tracing::info!(%epoch, %reason, "one copy of a manifest was not written before a crash; the other serves");
+        }
+    } else {
+        reasons.append(&mut missing);
     }
     for reason in &reasons {
         tracing::warn!(%epoch, %reason, "a copy of a manifest cannot be used");

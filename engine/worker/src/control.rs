@@ -3,6 +3,7 @@
 //! A host implements [`ControlPlane`] and calls [`crate::run_stream`]. Every method is called from the single control task of a
 //! run; task threads never touch it. The command line is one such host, over a pipeline file.
 
+use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
@@ -293,6 +294,13 @@ pub trait ControlPlane: Send + Sync {
     /// # Errors
     /// Any; reported together with all other mistakes.
     async fn resolve_dataset(&self, name: &str) -> Result<Binding>;
+
+    /// The columns that a dataset most likely has although [`ControlPlane::resolve_dataset`] refused it, so that the stages that read it are
+    /// judged all the same. Called after a refusal only; a guess that is wrong makes mistakes reported that are none.
+    async fn sketch(&self, name: &str) -> Option<SchemaRef> {
+        let _ = name;
+        None
+    }
 
     /// Whether a dataset that stages both produce and read is written too.
     async fn publishes(&self, name: &str) -> bool;

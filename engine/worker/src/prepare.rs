@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tidegate_api::SourceRequest;
 use tidegate_api::config::{Problem, problems_of};
 use tidegate_epochs::{DirectoryStore, EpochStore, MemoryStore};
 use tidegate_host::HostConfig;
@@ -100,20 +101,31 @@ async fn resolve(
         let resolved = match control.resolve_dataset(&name).await {
             Ok(binding) => match options::read(&binding.options) {
                 Ok(options) => Ok((binding, options)),
-                Err(found) => Err(found.into_iter().map(|problem| problem.under(["datasets", &name])).collect()),
+                Err(found) => {
+                    let sketch = binding.source.plan(&SourceRequest::all()).ok().map(|plan| plan.schema);
+                    Err((found.into_iter().map(|problem| problem.under(["datasets", &name])).collect::<Vec<_>>(), sketch))
+                }
             },
-            Err(error) => Err(problems_of(&error)),
+            Err(error) => Err((problems_of(&error), control.sketch(&name).await)),
         };
         let dataset = match resolved {
             Ok((binding, options)) => {
                 waiting.extend(options.dead_letter.clone().map(|dead_letter| (dead_letter, path(&["datasets", &name, "deadLetter"]))));
                 let publishes = control.publishes(&name).await;
                 let sink_config = binding.recorded.unwrap_or_else(|| binding.sink.config());
-                Dataset { sink_config, source: Some(binding.source), sink: Some(binding.sink), pinned: None, publishes, options }
+                Dataset {
+                    sink_config,
+                    source: Some(binding.source),
+                    sink: Some(binding.sink),
+                    pinned: None,
+                    publishes,
+                    options,
+                    sketch: None,
+                }
             }
-            Err(found) => {
+            Err((found, sketch)) => {
                 problems.extend(found.into_iter().map(|problem| if problem.path.is_empty() { problem.under(&place) } else { problem }));
-                Dataset::unresolved()
+                Dataset::unresolved().with_sketch(sketch)
             }
         };
         datasets.insert(name, dataset);

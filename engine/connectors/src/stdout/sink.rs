@@ -28,18 +28,11 @@ enum Format {
 
 pub(crate) fn build(map: &Map<String, Value>, cx: &ConnectorCtx) -> Result<Arc<dyn OutputSink>, Vec<Problem>> {
     let mut options = Options::new(map);
-    let format = match options.string("format").as_deref() {
-        None | Some("json") => Format::Json,
-        Some("csv") => Format::Csv,
-        Some("table") => {
-            options.problem("format", "`table` is not available yet, use `json` or `csv`");
-            Format::Json
-        }
-        Some(other) => {
-            let hint = tidegate_api::nearest::hint(other, ["json", "csv"]);
-            options.problem("format", format!("unknown format `{other}`{hint}"));
-            Format::Json
-        }
+    let format = if options.value("format").and_then(Value::as_str) == Some("table") {
+        options.problem("format", "`table` is not available yet, use `json` or `csv`");
+        Format::Json
+    } else {
+        options.choice("format", &[("json", Format::Json), ("csv", Format::Csv)]).unwrap_or(Format::Json)
     };
     let text = text_options(&mut options);
     let problems = options.finish();

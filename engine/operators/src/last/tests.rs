@@ -174,7 +174,7 @@ fn every_mistake_is_reported_with_its_place() {
     assert_eq!(
         mistakes(json!({ "op": "lastN", "n": 1, "orderBy": "x", "groupBy": ["kk"], "aggs": [{ "op": "sum", "column": "s" }] })),
         [
-            "orderBy: there is no column `x`, did you mean `t`?",
+            "orderBy: there is no column `x`",
             "groupBy.0: there is no column `kk`, did you mean `k`?",
             "aggs.0.column: `sum` has no meaning over values of type `string`",
         ]

@@ -246,7 +246,7 @@ fn every_mistake_is_reported_with_its_place() {
         mistakes(json!({ "op": "aggregate", "groupBy": ["n"], "timeColumn": "s", "aggs": [{ "op": "count", "alias": "n" }] }), input()),
         [
             "timeColumn: `s` is of type `string`; an event time is a timestamp, or int64 milliseconds",
-            "groupBy.0: there is no column `n`, did you mean `t`?",
+            "groupBy.0: there is no column `n`",
             "aggs.0.alias: the output has a column `n` already; give another `alias`",
         ]
     );

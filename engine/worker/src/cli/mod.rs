@@ -30,7 +30,7 @@ enum Verb {
     Run {
         /// The pipeline file
         file: PathBuf,
-        /// Start over instead of going on from the newest epoch
+        /// Start over instead of going on from the newest epoch; what the run before has written stays where it is
         #[arg(long)]
         fresh: bool,
         /// Start although another run of this pipeline seems to be alive; that one is fenced

@@ -79,6 +79,19 @@ impl Plugins {
         Ok(plugin)
     }
 
+    /// The plugins whose file is not there, each with what is wrong. Nothing is loaded.
+    pub fn missing(&self) -> Vec<(String, String)> {
+        let missing = self.inner.specs.iter().filter_map(|(name, spec)| {
+            let wrong = match std::fs::metadata(&spec.path) {
+                Ok(about) if about.is_file() => return None,
+                Ok(_) => "it is no file".to_string(),
+                Err(error) => error.to_string(),
+            };
+            Some((name.clone(), format!("nothing uses plugin `{name}`, and `{}` cannot be read: {wrong}", spec.path.display())))
+        });
+        missing.collect()
+    }
+
     /// The names and digests of what was loaded, for the manifest.
     pub fn digests(&self) -> BTreeMap<String, String> {
         let loaded = self.inner.loaded.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,6 +5,7 @@ use crate::compute::Plugins;
 use crate::control::{Binding, BuildSignal, ControlPlane, HostSettings, Topology};
 use crate::options::{self, DATASET_KEYS};
 use crate::prepare::{Prepared, prepare};
+use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -12,12 +13,16 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_api::config::{Problem, problems_of};
-use tidegate_api::{Error, InlineSource, OutputSink, Result, nearest};
+use tidegate_api::{Error, InlineSource, OutputSink, Result, SourceRequest, nearest, types};
 use tidegate_connectors::ConnectorCtx;
 use tidegate_connectors::stdout::StdoutTarget;
 use tidegate_host::HostConfig;
 use tidegate_runtime::RebuildSink;
 use tidegate_runtime::graph::NodeKind;
+
+/// The keys of sources that decide which columns there are.
+const SHAPING: [&str; 10] =
+    ["connector", "path", "format", "compression", "header", "delimiter", "nullValues", "descriptor", "message", "plugin"];
 
 /// What is told about every record of a run.
 pub type OnRecord = Box<dyn Fn(&Value) + Send + Sync>;
@@ -56,6 +61,7 @@ impl FileHost {
     pub async fn check(&self) -> Result<Prepared, Vec<Mistake>> {
         let mut problems = self.file.problems().to_vec();
         problems.extend(self.unused_datasets());
+        problems.extend(self.unused_plugins());
         match prepare(self, self.file.name()).await {
             Ok(prepared) if problems.is_empty() => return Ok(prepared),
             Ok(_) => {}
@@ -102,6 +108,15 @@ impl FileHost {
             problems.extend(found.into_iter().map(|problem| problem.under(["datasets", name])));
         }
         problems
+    }
+
+    /// The plugins that nothing names and whose file is not there; the others are loaded where they are used.
+    fn unused_plugins(&self) -> Vec<Problem> {
+        let steps = self.file.topology.stages.iter().flat_map(|stage| &stage.steps).filter_map(Value::as_object);
+        let used: BTreeSet<&str> =
+            steps.chain(self.file.datasets.values()).filter_map(|map| map.get("plugin").and_then(Value::as_str)).collect();
+        let missing = self.builder.plugins.iter().flat_map(Plugins::missing).filter(|(name, _)| !used.contains(name.as_str()));
+        missing.map(|(name, message)| Problem::new(vec!["plugins".into(), name, "path".into()], message)).collect()
     }
 
     /// Sets what `stdout` datasets write to; the process's standard output without it.
@@ -282,6 +297,24 @@ impl ControlPlane for FileHost {
                 Err(Error::config(format!("there is no dataset `{name}`{hint}; declare it as `[datasets.{name}]`")))
             }
         }
+    }
+
+    async fn sketch(&self, name: &str) -> Option<SchemaRef> {
+        let dataset = self.file.datasets.get(name).filter(|_| !self.roles.is_written(name))?;
+        if let Some(schema) = dataset.get("schema").and_then(|schema| types::schema_of(schema).ok()) {
+            return Some(schema);
+        }
+        // Without the keys at fault, unless one of them decides what the rows are.
+        let mut rest = dataset.clone();
+        for problem in self.builder.source(name, dataset).err()? {
+            let key = problem.path.first()?;
+            if !problem.is_unknown_key() && SHAPING.contains(&key.as_str()) {
+                return None;
+            }
+            rest.remove(key);
+        }
+        let source = self.builder.source(name, &rest).ok()?;
+        source.plan(&SourceRequest::all()).ok().map(|plan| plan.schema)
     }
 
     async fn publishes(&self, name: &str) -> bool {

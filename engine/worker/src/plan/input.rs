@@ -1,6 +1,7 @@
 //! What the planner is given: stages, datasets already resolved to their halves, and the settings that shape a plan.
 
 use crate::control::Topology;
+use arrow::datatypes::SchemaRef;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,6 +59,8 @@ pub struct Dataset {
     pub publishes: bool,
     /// The keys that are not the connector's.
     pub options: DatasetOptions,
+    /// The columns that a dataset that could not be resolved is thought to have, so that its readers are judged all the same.
+    pub sketch: Option<SchemaRef>,
 }
 
 impl Dataset {
@@ -66,7 +69,14 @@ impl Dataset {
         Dataset::default()
     }
 
-    /// Whether nothing is known of it.
+    /// Sets the columns it is thought to have.
+    #[must_use]
+    pub fn with_sketch(mut self, sketch: Option<SchemaRef>) -> Self {
+        self.sketch = sketch;
+        self
+    }
+
+    /// Whether it could not be resolved.
     pub(super) fn is_unresolved(&self) -> bool {
         self.source.is_none() && self.sink.is_none()
     }

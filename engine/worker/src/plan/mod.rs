@@ -9,13 +9,14 @@
 //! 5. `stages` and `physical`: every step bound again to what is left, chained into pipes, joined by edges;
 //! 6. `guarantee`: what each output promises, and what lowers it.
 //!
-//! Nothing stops at the first mistake: the passes up to the third judge whatever the earlier ones could make sense of, and a
-//! stage whose input failed is passed over, so that one mistake is reported once. Nothing is opened; sources, sinks and
+//! Nothing stops at the first mistake: the passes up to the third judge whatever the earlier ones could make sense of. Behind a
+//! mistake the types are guesses (`guess`), and only what no better input would mend is reported, so that one mistake is reported once. Nothing is opened; sources, sinks and
 //! plugins are asked to plan only.
 
 mod changelog;
 mod explain;
 mod guarantee;
+mod guess;
 mod input;
 mod lineage;
 mod mermaid;

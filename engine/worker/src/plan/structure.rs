@@ -2,6 +2,7 @@
 //!
 //! Types play no part yet. What is wrong here is reported and left out, so that the later passes can still judge the rest.
 
+use super::guess;
 use super::input::PlanInput;
 use super::problems::Problems;
 use crate::control::StageDef;
@@ -15,6 +16,9 @@ pub(super) struct Stage<'a> {
     pub(super) def: &'a StageDef,
     /// One per step, in order. Ends before the first that could not be read.
     pub(super) steps: Vec<Box<dyn StepDef>>,
+    /// The steps from the first that could not be read, each with its number, so that they can be judged all the same. One with a key
+    /// too many stands here without it.
+    pub(super) behind: Vec<(usize, Option<Box<dyn StepDef>>)>,
     /// Whether all steps were read and the inputs suit them.
     pub(super) sound: bool,
 }
@@ -22,7 +26,18 @@ pub(super) struct Stage<'a> {
 impl Stage<'_> {
     /// How many inputs the first step tells apart; several inputs of a stage whose first step takes one are merged.
     pub(super) fn ports(&self) -> usize {
-        self.steps.first().map_or(1, |step| step.time_columns().len().max(1))
+        self.first().map_or(1, |step| step.time_columns().len().max(1))
+    }
+
+    /// The first step, if anything is known of it.
+    fn first(&self) -> Option<&dyn StepDef> {
+        let first = self.steps.first().or_else(|| self.behind.first().and_then(|(_, step)| step.as_ref()));
+        first.map(Box::as_ref)
+    }
+
+    /// Whether nobody can say what becomes of the inputs, because the first step cannot be read.
+    pub(super) fn begins_unread(&self) -> bool {
+        self.steps.is_empty() && self.behind.first().is_some_and(|(_, step)| step.is_none())
     }
 
     /// The port at which an input arrives.
@@ -141,7 +156,7 @@ impl<'a> Structure<'a> {
 fn read_stage<'a>(index: usize, def: &'a StageDef, input: &PlanInput<'a>, problems: &mut Problems) -> Stage<'a> {
     let before = problems.len();
     let mut steps: Vec<Box<dyn StepDef>> = Vec::with_capacity(def.steps.len());
-    let mut readable = true;
+    let mut behind: Vec<(usize, Option<Box<dyn StepDef>>)> = Vec::new();
     for (at, step) in def.steps.iter().enumerate() {
         match input.steps.parse(step) {
             Ok(step) => {
@@ -168,20 +183,20 @@ fn read_stage<'a>(index: usize, def: &'a StageDef, input: &PlanInput<'a>, proble
                         problems.stage(index, &["inputs"], "`union` needs two inputs or more");
                     }
                 }
-                if readable {
-                    steps.push(step);
-                }
+                if behind.is_empty() { steps.push(step) } else { behind.push((at, Some(step))) }
             }
             Err(found) => {
+                let rest = guess::without_unknown_keys(step, &found).and_then(|rest| input.steps.parse(&rest).ok());
                 problems.of_step(index, at, found);
-                readable = false;
+                behind.push((at, rest));
             }
         }
     }
     if def.inputs.is_empty() {
         problems.stage(index, &["inputs"], "a stage needs an input");
     }
-    Stage { def, steps, sound: readable && problems.len() == before }
+    let sound = behind.is_empty() && problems.len() == before;
+    Stage { def, steps, behind, sound }
 }
 
 /// The stages, producers first; a cycle is reported and left out, and so is what hangs on it.

@@ -1,11 +1,13 @@
 //! The second pass: types flow forward, from what each source has in full through every step to every sink.
 
+use super::guess::{self, Guess};
 use super::input::PlanInput;
 use super::lineage;
 use super::policy::Policies;
 use super::problems::Problems;
 use super::structure::{Stage, Structure};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tidegate_api::{OnBadData, SourcePlan, SourceRequest, bad};
@@ -23,6 +25,8 @@ pub(super) struct Typing {
     pub(super) stages: Vec<Option<TypedStage>>,
     /// The sources that feed each dataset.
     pub(super) feeding: BTreeMap<String, BTreeSet<String>>,
+    /// What is thought of the datasets that have no entry in `streams`, because something before them is mistaken.
+    guesses: BTreeMap<String, Guess>,
 }
 
 /// A stage whose steps are all typed.
@@ -55,12 +59,20 @@ impl TypedStage {
 }
 
 impl Typing {
-    /// Types everything that can be typed. A stage whose input failed is left out silently: its mistake is the input's.
+    /// Types everything that can be typed, and judges the steps behind a mistake by what can be guessed of their input.
     pub(super) fn new(input: &PlanInput<'_>, structure: &Structure<'_>, policies: &Policies, problems: &mut Problems) -> Self {
         let mut typing = Typing { stages: structure.stages.iter().map(|_| None).collect(), ..Typing::default() };
         for name in structure.readers.keys().filter(|name| !structure.producer.contains_key(**name)) {
             let Some(dataset) = input.datasets.get(*name) else { continue };
-            let Some(source) = &dataset.source else { continue };
+            let sketch = || {
+                let guess = dataset.sketch.as_ref().map_or_else(Guess::nothing, Guess::of_schema);
+                // The column is there or not, with what onBadData would have said.
+                if dataset.sketch.is_some() { guess.with_doubtful(bad::RESCUED) } else { guess }
+            };
+            let Some(source) = &dataset.source else {
+                typing.guesses.insert((*name).to_string(), sketch());
+                continue;
+            };
             let rescue = policies.of_source(name).on_bad == OnBadData::Rescue;
             match source.plan(&SourceRequest::all().with_rescue(rescue).with_pinned(dataset.pinned.clone())) {
                 Ok(plan) => {
@@ -71,7 +83,10 @@ impl Typing {
                     typing.feeding.insert((*name).to_string(), BTreeSet::from([(*name).to_string()]));
                     typing.sources.insert((*name).to_string(), plan);
                 }
-                Err(error) => problems.of_dataset(name, &error),
+                Err(error) => {
+                    problems.of_dataset(name, &error);
+                    typing.guesses.insert((*name).to_string(), sketch());
+                }
             }
         }
         for &index in &structure.order {
@@ -80,13 +95,23 @@ impl Typing {
             // The first producer of a dataset is the one its readers are judged by.
             let first = structure.producer.get(stage.def.output.as_str()) == Some(&index);
             typing.check_table(index, stage, problems);
-            let Some(inputs) = typing.inputs(index, stage, problems) else { continue };
-            if let Some(typed) = type_stage(index, stage, inputs, &input.functions, problems) {
-                if first {
-                    typing.streams.insert(stage.def.output.clone(), typed.output().clone());
-                    typing.feeding.insert(stage.def.output.clone(), feeding);
+            let mut pass = Pass { index, stage, functions: &input.functions, problems, heavy: None };
+            let outcome = match typing.inputs(index, stage, pass.problems) {
+                Some(inputs) => pass.type_stage(inputs),
+                None => Err(pass.judge(typing.guessed(stage), 0)),
+            };
+            match outcome {
+                Ok(typed) => {
+                    if first {
+                        typing.streams.insert(stage.def.output.clone(), typed.output().clone());
+                        typing.feeding.insert(stage.def.output.clone(), feeding);
+                    }
+                    typing.stages[index] = Some(typed);
                 }
-                typing.stages[index] = Some(typed);
+                Err(guess) if first => {
+                    typing.guesses.insert(stage.def.output.clone(), guess);
+                }
+                Err(_) => {}
             }
         }
         typing
@@ -116,6 +141,9 @@ impl Typing {
     /// What enters a stage, per port; `None` if it is unknown or does not fit together.
     fn inputs(&self, index: usize, stage: &Stage<'_>, problems: &mut Problems) -> Option<Vec<StreamType>> {
         let names = &stage.def.inputs;
+        if stage.begins_unread() && names.len() > 1 {
+            return None;
+        }
         let types: Vec<Option<&StreamType>> = names.iter().map(|name| self.streams.get(name)).collect();
         let known: Vec<(usize, &StreamType)> = types.iter().enumerate().filter_map(|(at, found)| found.map(|found| (at, found))).collect();
         if stage.ports() > 1 {
@@ -136,51 +164,110 @@ impl Typing {
         }
         fits.then(|| vec![merged])
     }
+
+    /// What may enter a stage, per port.
+    fn guessed(&self, stage: &Stage<'_>) -> Vec<Guess> {
+        let of = |name: &String| match (self.streams.get(name), self.guesses.get(name)) {
+            (Some(stream), _) => Guess::certain(stream),
+            (None, Some(guess)) => guess.clone(),
+            (None, None) => Guess::nothing(),
+        };
+        let inputs: Vec<Guess> = stage.def.inputs.iter().map(of).collect();
+        if stage.ports() > 1 {
+            return if inputs.len() == stage.ports() { inputs } else { vec![Guess::nothing(); stage.ports()] };
+        }
+        // Inputs that meet have the same rows; of two that differ nobody knows which is right.
+        let mut certain = inputs.iter().filter(|input| input.is_certain());
+        match (stage.begins_unread(), certain.next(), certain.next(), inputs.first()) {
+            (false, Some(known), None, _) => vec![known.clone()],
+            (false, None, None, Some(only)) if inputs.len() == 1 => vec![only.clone()],
+            _ => vec![Guess::nothing()],
+        }
+    }
 }
 
-fn type_stage(
+/// One stage on its way.
+struct Pass<'p, 'a> {
     index: usize,
-    stage: &Stage<'_>,
-    inputs: Vec<StreamType>,
-    functions: &Functions,
-    problems: &mut Problems,
-) -> Option<TypedStage> {
-    let mut typed =
-        TypedStage { inputs, steps: Vec::with_capacity(stage.steps.len()), heavy: None, uses_now: Vec::new(), row_by_row: Vec::new() };
-    let mut sound = stage.sound;
-    // A filter that failed to bind does not change the columns, so the steps behind it can still be judged.
-    let mut current = typed.inputs.clone();
-    for (at, step) in stage.steps.iter().enumerate() {
-        let bound = match step.bind(&current, &BindCtx::new().with_functions(functions.clone())) {
-            Ok(bound) => bound,
-            Err(found) => {
-                problems.of_step(index, at, found);
-                sound = false;
-                if step.op() == lineage::FILTER {
-                    continue;
+    stage: &'p Stage<'a>,
+    functions: &'p Functions,
+    problems: &'p mut Problems,
+    /// The number of the operator, if there is one so far.
+    heavy: Option<usize>,
+}
+
+impl Pass<'_, '_> {
+    /// Types every step; behind the first that cannot be typed it judges the rest, and answers what is thought to leave the stage.
+    fn type_stage(&mut self, inputs: Vec<StreamType>) -> Result<TypedStage, Guess> {
+        let (index, stage) = (self.index, self.stage);
+        let mut typed =
+            TypedStage { inputs, steps: Vec::with_capacity(stage.steps.len()), heavy: None, uses_now: Vec::new(), row_by_row: Vec::new() };
+        let mut sound = stage.sound;
+        // A filter that failed to bind does not change the columns, so the steps behind it can still be judged.
+        let mut current = typed.inputs.clone();
+        let guessed = |current: &[StreamType]| current.iter().map(Guess::certain).collect::<Vec<_>>();
+        for (at, step) in stage.steps.iter().enumerate() {
+            let bound = match step.bind(&current, &BindCtx::new().with_functions(self.functions.clone())) {
+                Ok(bound) => bound,
+                Err(found) => {
+                    self.problems.of_step(index, at, found);
+                    sound = false;
+                    if step.op() == lineage::FILTER {
+                        continue;
+                    }
+                    let after = guessed(&current).first().map_or_else(Guess::nothing, |guess| guess.after_mistake(&stage.def.steps[at]));
+                    return Err(self.judge(vec![after], at + 1));
                 }
-                return None;
+            };
+            if let BoundNode::Operator { .. } = bound.node {
+                sound &= self.is_only_operator(at, step.op());
+                typed.heavy = self.heavy;
             }
-        };
-        if let BoundNode::Operator { .. } = bound.node {
-            if let Some(first) = typed.heavy {
-                let (op, earlier) = (step.op(), stage.steps[first].op());
-                let message = format!("`{op}` needs a stage of its own: a stage has one heavy step, and `{earlier}` is it");
-                problems.step(index, at, "op", message);
-                sound = false;
-            } else {
-                typed.heavy = Some(at);
+            let expressions = lineage::expressions(&stage.def.steps[at], &current[0].schema, self.functions);
+            if expressions.uses_now {
+                typed.uses_now.push(at);
             }
+            typed.row_by_row.extend(expressions.row_by_row.into_iter().map(|part| (at, part)));
+            current = vec![bound.output.clone()];
+            typed.steps.push(bound);
         }
-        let expressions = lineage::expressions(&stage.def.steps[at], &current[0].schema, functions);
-        if expressions.uses_now {
-            typed.uses_now.push(at);
-        }
-        typed.row_by_row.extend(expressions.row_by_row.into_iter().map(|part| (at, part)));
-        current = vec![bound.output.clone()];
-        typed.steps.push(bound);
+        if sound { Ok(typed) } else { Err(self.judge(guessed(&current), stage.steps.len())) }
     }
-    sound.then_some(typed)
+
+    /// A stage has one operator.
+    fn is_only_operator(&mut self, at: usize, op: &str) -> bool {
+        let Some(first) = self.heavy else {
+            self.heavy = Some(at);
+            return true;
+        };
+        let earlier = self.stage.def.steps[first].get("op").and_then(Value::as_str).unwrap_or_default();
+        let message = format!("`{op}` needs a stage of its own: a stage has one heavy step, and `{earlier}` is it");
+        self.problems.step(self.index, at, "op", message);
+        false
+    }
+
+    /// Judges the steps from `first` on by what is thought to reach them; answers what is thought to leave the stage.
+    fn judge(&mut self, mut inputs: Vec<Guess>, first: usize) -> Guess {
+        let stage = self.stage;
+        let read = stage.steps.iter().enumerate().skip(first).map(|(at, step)| (at, Some(step)));
+        let behind = stage.behind.iter().map(|(at, step)| (*at, step.as_ref()));
+        for (at, step) in read.chain(behind) {
+            let written = &stage.def.steps[at];
+            let output = match step {
+                Some(step) => {
+                    let judged = guess::judge(step.as_ref(), written, &inputs, self.functions);
+                    self.problems.of_step(self.index, at, judged.problems);
+                    if judged.is_operator {
+                        self.is_only_operator(at, step.op());
+                    }
+                    judged.output
+                }
+                None => inputs.first().map_or_else(Guess::nothing, |input| input.after_mistake(written)),
+            };
+            inputs = vec![output];
+        }
+        inputs.into_iter().next().unwrap_or_else(Guess::nothing)
+    }
 }
 
 /// What keeps two streams from being one; nullability does not.

@@ -33,7 +33,7 @@ fn ten_mistakes_are_reported_together() {
             "mid",
             json!([{ "op": "filter", "expression": "price" }, { "op": "drop", "columns": ["nothing"] }]),
         )
-        .stage("silent", &["mid"], "out2", json!([{ "op": "drop", "columns": ["also-nothing"] }]))
+        .stage("behind", &["mid"], "out2", json!([{ "op": "drop", "columns": ["also-nothing"] }]))
         .mistakes();
     assert_reports(
         &found,
@@ -47,6 +47,7 @@ fn ten_mistakes_are_reported_together() {
             ("stages.5.steps.0.expression", "bool"),
             ("stages.5.steps.1.columns.0", "nothing"),
             ("stages.6.output", "`out2`"),
+            ("stages.6.steps.0.columns.0", "also-nothing"),
             ("datasets.slow.time.column", "cannot tell time"),
             ("datasets.events.onBadData", "deadLetter"),
         ],
@@ -179,4 +180,90 @@ fn what_a_host_could_not_resolve_is_not_reported_again() {
         .stage("s", &["events"], "out", json!([{ "op": "filter", "expression": "prise > 1" }]));
     let found = unknown_dead_letters.mistakes();
     assert_reports(&found, &[("stages.0.steps.0.expression", "price")]);
+}
+
+#[test]
+fn steps_behind_a_mistake_are_judged_by_what_is_known_of_their_input() {
+    let (pipeline, _) = Pipeline::of_bids();
+    let steps = json!([
+        { "op": "applyExpression", "column": "euro", "expression": "prise * 0.9" },
+        { "op": "filter", "expression": "euro > 10 && lowr(channel) == 'x'" },
+        { "op": "applyExpression", "column": "n", "expression": "length(euro, 1)" },
+        { "op": "filter", "expresion": "n > 1" },
+        { "op": "filter", "expression": "euro >" },
+        { "op": "select", "columns": ["euro", "n", "auction", "bider"] },
+        { "op": "filter", "expression": "euro == 'x' || bidder > 1 || whatever" },
+        { "op": "filter", "expression": "auction && true" },
+        { "op": "windowedAggregate", "timeColumn": "at", "windwoMs": 1, "windowMs": 1, "groupBy": ["auction"], "aggs": [{ "op": "cuont", "alias": "n" }] },
+        { "op": "filter", "expression": "n > 1 && nonsense(n)" },
+    ]);
+    let found = pipeline.stage("s", &["events"], "out", steps).mistakes();
+    assert_reports(
+        &found,
+        &[
+            ("stages.0.steps.0.expression", "unknown column `prise`, did you mean `price`?"),
+            ("stages.0.steps.1.expression", "unknown function `lowr`, did you mean `lower`?"),
+            ("stages.0.steps.2.expression", "does not take 2 arguments"),
+            ("stages.0.steps.3.expression", "`expression` is missing"),
+            ("stages.0.steps.3.expresion", "unknown key `expresion`, did you mean `expression`?"),
+            ("stages.0.steps.4.expression", "expected"),
+            ("stages.0.steps.5.columns.3", "there is no column `bider`, did you mean `bidder`?"),
+            ("stages.0.steps.7.expression", "`&&` takes bool, not int64"),
+            ("stages.0.steps.8.windwoMs", "unknown key `windwoMs`"),
+            ("stages.0.steps.8.aggs.0.op", "unknown aggregation `cuont`, did you mean `count`?"),
+            ("stages.0.steps.9.expression", "unknown function `nonsense`"),
+        ],
+    );
+}
+
+#[test]
+fn what_a_better_input_would_mend_is_not_reported() {
+    let (pipeline, _) = Pipeline::of_bids();
+    let uses = |time: &str| {
+        json!([
+            { "op": "filter", "expression": "a.b.c == 1 || d[0] == 'x' || length(e) > 1 || f" },
+            { "op": "cast", "column": "g", "type": "decimal(10,2)" },
+            { "op": "rename", "mapping": { "h": "i" } },
+            { "op": "drop", "columns": ["j"] },
+            { "op": "applyExpression", "column": "k", "expression": "dateTrunc('day', l) + m" },
+            { "op": "unnest", "column": "o", "alias": "p" },
+            { "op": "windowedAggregate", "timeColumn": time, "windowMs": 1000, "groupBy": ["q"], "aggs": [
+                { "op": "sum", "column": "r", "alias": "s" }, { "op": "boolAnd", "column": "t", "alias": "u" },
+                { "op": "percentile", "column": "v", "alias": "w", "p": 0.5, "filter": "x > 1 && y" } ] },
+            { "op": "filter", "expression": "s > 1 && u && windowEnd > windowStart" },
+        ])
+    };
+    let found = pipeline
+        .sink("second")
+        .stage("unread", &["events"], "mid", json!([{ "op": "pivot" }]))
+        .stage("behind", &["mid"], "out", uses("z"))
+        .stage("nowhere", &["evnts"], "second", uses("zz"))
+        .mistakes();
+    assert_reports(&found, &[("stages.0.steps.0.op", "unknown step `pivot`"), ("stages.2.inputs.0", "no stage produces `evnts`")]);
+}
+
+#[test]
+fn inputs_of_a_step_that_cannot_be_read_are_not_compared() {
+    let found = Pipeline::new()
+        .source("a", Probe::new(&[("x", "int64"), ("t", "timestamp_ms")]))
+        .source("b", Probe::new(&[("x", "int64"), ("y", "string"), ("t", "timestamp_ms")]))
+        .sink("out")
+        .sink("out2")
+        .stage("s", &["a", "b"], "out", json!([{ "op": "streamJoin", "joinKey": "x" }, { "op": "filter", "expression": "nofn(y)" }]))
+        .stage("t", &["a", "b"], "out2", json!([{ "op": "streamJon", "joinKey": "x" }]))
+        .mistakes();
+    assert!(found.iter().all(|line| !line.contains("do not have the same rows")), "{found:#?}");
+    assert!(found.iter().any(|line| line.starts_with("stages.0.steps.1.expression: unknown function `nofn`")), "{found:#?}");
+    assert!(found.iter().any(|line| line.starts_with("stages.1.steps.0.op: ") && line.contains("streamJoin")), "{found:#?}");
+}
+
+#[test]
+fn a_dataset_that_could_not_be_resolved_is_judged_by_its_sketch() {
+    let sketch = Probe::new(BIDS).schema;
+    let found = Pipeline::new()
+        .dataset("events", Dataset::unresolved().with_sketch(Some(sketch)))
+        .sink("out")
+        .stage("s", &["events"], "out", json!([{ "op": "filter", "expression": "prise > 1" }, { "op": "drop", "columns": ["actions"] }]))
+        .mistakes();
+    assert_reports(&found, &[("stages.0.steps.0.expression", "`price`"), ("stages.0.steps.1.columns.0", "`auction`")]);
 }
