@@ -156,6 +156,11 @@ impl Ledger {
         let (run_id, generation) = (&self.next.run_id, self.next.generation);
         let key = |seq: u32| keys::object(run_id, generation, epoch, &state.operator, state.task, seq);
         let object = key(0);
+        let sizes = state.pieces.iter().map(|piece| match piece {
+            SnapshotPiece::New { data, .. } => data.len(),
+            SnapshotPiece::Filed { .. } | SnapshotPiece::Kept(_) => 0,
+        });
+        let total: usize = sizes.sum();
         let mut bytes = Vec::new();
         // Filed pieces lie in objects of their own, none larger than need be in memory at once.
         let mut filed: Vec<(String, Vec<FiledBytes>, u64)> = Vec::new();
@@ -168,6 +173,8 @@ impl Ledger {
                         // The usual snapshot is one piece per task; it is moved, not copied.
                         bytes = data;
                     } else {
+                        // All at once, and each piece goes as it is copied: a large state is held once, not three times.
+                        bytes.reserve_exact(total - bytes.len());
                         bytes.extend_from_slice(&data);
                     }
                     reference

@@ -1,9 +1,11 @@
 //! From group columns to group numbers and back.
 //!
-//! A single column of up to 64 bits and a single text column have tables of their own; everything else goes through Arrow's
-//! row format. Floats are normalised first: -0.0 is 0.0, and every NaN is the same key. NULL groups with NULL.
+//! A single column of up to 64 bits, two to four of them, and a single text column have tables of their own; everything else
+//! goes through Arrow's row format. Floats are normalised first: -0.0 is 0.0, and every NaN is the same key. NULL groups with NULL.
 
+use crate::composite::{intern_wide, null_masks, places, wide_columns};
 use crate::table::{BytesTable, IntTable};
+use crate::wide::WideTable;
 use arrow::array::{
     Array, ArrayRef, AsArray, Float32Array, Float64Array, Int64Array, NullArray, PrimitiveArray, StringViewArray, StringViewBuilder,
     make_array,
@@ -27,6 +29,8 @@ pub(crate) struct GroupBy {
 enum Form {
     None,
     Ints,
+    /// Two to four columns of up to 64 bits.
+    Wide,
     Text,
     Rows(Box<RowConverter>),
 }
@@ -38,9 +42,11 @@ pub(crate) enum Keys {
     None,
     /// A column of up to 64 bits, widened.
     Ints(ScalarBuffer<i64>, Option<NullBuffer>),
+    /// Several such columns, and a bit per column that is null, unless no row has any.
+    Wide(Vec<ScalarBuffer<i64>>, Option<Vec<u8>>),
     /// A text column.
     Text(StringViewArray),
-    /// Several columns, or one of another kind.
+    /// Other columns.
     Rows(Rows),
 }
 
@@ -52,6 +58,10 @@ pub(crate) enum Groups {
     /// 64-bit keys.
     Ints(IntTable),
     /// Text, or rows.
+    /// The words of two to four columns.
+    Two(WideTable<2>),
+    Three(WideTable<3>),
+    Four(WideTable<4>),
     Bytes(BytesTable),
 }
 
@@ -71,8 +81,9 @@ impl GroupBy {
     pub(crate) fn new(types: Vec<DataType>) -> Result<Self> {
         let form = match types.as_slice() {
             [] => Form::None,
-            [one] if narrow_form(one).is_some() || matches!(one, DataType::Float32 | DataType::Float64) => Form::Ints,
+            [one] if is_narrow(one) => Form::Ints,
             [DataType::Utf8View] => Form::Text,
+            several if several.len() <= WIDEST && several.iter().all(is_narrow) => Form::Wide,
             several => {
                 Form::Rows(Box::new(RowConverter::new(several.iter().map(|data_type| SortField::new(data_type.clone())).collect())?))
             }
@@ -85,6 +96,11 @@ impl GroupBy {
         match self.form {
             Form::None => Groups::One(false),
             Form::Ints => Groups::Ints(IntTable::new()),
+            Form::Wide => match self.types.len() {
+                2 => Groups::Two(WideTable::new()),
+                3 => Groups::Three(WideTable::new()),
+                _ => Groups::Four(WideTable::new()),
+            },
             Form::Text | Form::Rows(_) => Groups::Bytes(BytesTable::new()),
         }
     }
@@ -99,6 +115,11 @@ impl GroupBy {
             Form::Ints => {
                 let ints = to_ints(&columns[0])?;
                 Keys::Ints(ints.values().clone(), ints.nulls().cloned())
+            }
+            Form::Wide => {
+                let ints = columns.iter().map(to_ints).collect::<Result<Vec<_>>>()?;
+                let masks = null_masks(&ints);
+                Keys::Wide(ints.into_iter().map(|ints| ints.values().clone()).collect(), masks)
             }
             Form::Text => Keys::Text(columns[0].as_string_view().clone()),
             Form::Rows(converter) => {
@@ -121,6 +142,9 @@ impl GroupBy {
                 let ints = Int64Array::new(ScalarBuffer::from(table.keys().to_vec()), nulls);
                 Ok(vec![from_ints(ints, &self.types[0])?])
             }
+            (Form::Wide, Groups::Two(table)) => wide_columns(table, 0..table.len(), &self.types),
+            (Form::Wide, Groups::Three(table)) => wide_columns(table, 0..table.len(), &self.types),
+            (Form::Wide, Groups::Four(table)) => wide_columns(table, 0..table.len(), &self.types),
             (Form::Text, Groups::Bytes(table)) => Ok(vec![texts(table, last)?]),
             (Form::Rows(converter), Groups::Bytes(table)) => {
                 let parser = converter.parser();
@@ -145,6 +169,9 @@ impl GroupBy {
                 let nulls = nulls.map(|null| NullBuffer::from_iter(numbers.iter().map(|number| *number != null)));
                 Ok(vec![from_ints(Int64Array::new(values.into(), nulls), &self.types[0])?])
             }
+            (Form::Wide, Groups::Two(table)) => wide_columns(table, places(numbers), &self.types),
+            (Form::Wide, Groups::Three(table)) => wide_columns(table, places(numbers), &self.types),
+            (Form::Wide, Groups::Four(table)) => wide_columns(table, places(numbers), &self.types),
             (Form::Text, Groups::Bytes(table)) => {
                 let null = table.null();
                 let mut builder = StringViewBuilder::with_capacity(numbers.len());
@@ -173,6 +200,9 @@ impl Groups {
         match self {
             Groups::One(there) => usize::from(*there),
             Groups::Ints(table) => table.keys().len(),
+            Groups::Two(table) => table.len(),
+            Groups::Three(table) => table.len(),
+            Groups::Four(table) => table.len(),
             Groups::Bytes(table) => table.len(),
         }
     }
@@ -193,6 +223,9 @@ impl Groups {
                 let nulls = nulls.slice(rows.start, rows.len());
                 table.intern(&values[rows], Some(&nulls), each);
             }
+            (Groups::Two(table), Keys::Wide(columns, masks)) => intern_wide(table, columns, masks.as_deref(), rows, each)?,
+            (Groups::Three(table), Keys::Wide(columns, masks)) => intern_wide(table, columns, masks.as_deref(), rows, each)?,
+            (Groups::Four(table), Keys::Wide(columns, masks)) => intern_wide(table, columns, masks.as_deref(), rows, each)?,
             (Groups::Bytes(table), Keys::Text(texts)) if rows.len() == texts.len() => table.intern_text(texts, each),
             (Groups::Bytes(table), Keys::Text(texts)) => table.intern_text(&texts.slice(rows.start, rows.len()), each),
             (Groups::Bytes(table), Keys::Rows(keys)) => rows.for_each(|row| each(table.number(keys.row(row).data()))),
@@ -214,9 +247,12 @@ impl Groups {
                 let nulls = theirs.null().map(|null| all_but(null, theirs.keys().len()));
                 table.intern(theirs.keys(), nulls.as_ref(), each);
             }
+            (Groups::Two(table), Groups::Two(theirs)) => table.merge(theirs, each),
+            (Groups::Three(table), Groups::Three(theirs)) => table.merge(theirs, each),
+            (Groups::Four(table), Groups::Four(theirs)) => table.merge(theirs, each),
             (Groups::Bytes(table), Groups::Bytes(theirs)) => table.merge(theirs, each),
             // Tables of one stage are of one kind.
-            (Groups::One(_) | Groups::Ints(_) | Groups::Bytes(_), _) => {}
+            (Groups::One(_) | Groups::Ints(_) | Groups::Two(_) | Groups::Three(_) | Groups::Four(_) | Groups::Bytes(_), _) => {}
         }
     }
 
@@ -225,6 +261,9 @@ impl Groups {
         match self {
             Groups::One(there) => *there = false,
             Groups::Ints(table) => table.clear(),
+            Groups::Two(table) => table.clear(),
+            Groups::Three(table) => table.clear(),
+            Groups::Four(table) => table.clear(),
             Groups::Bytes(table) => table.clear(),
         }
     }
@@ -234,9 +273,19 @@ impl Groups {
         match self {
             Groups::One(_) => 0,
             Groups::Ints(table) => table.bytes(),
+            Groups::Two(table) => table.bytes(),
+            Groups::Three(table) => table.bytes(),
+            Groups::Four(table) => table.bytes(),
             Groups::Bytes(table) => table.bytes(),
         }
     }
+}
+
+/// Columns of a composite key that a table of words takes.
+const WIDEST: usize = 4;
+
+fn is_narrow(data_type: &DataType) -> bool {
+    narrow_form(data_type).is_some() || matches!(data_type, DataType::Float32 | DataType::Float64)
 }
 
 fn all_but(null: u32, rows: usize) -> NullBuffer {
@@ -418,9 +467,25 @@ mod tests {
     }
 
     #[test]
+    fn composite_keys_of_narrow_types_come_back_as_they_went_in() {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(BooleanArray::from(vec![Some(true), None, Some(false), None, Some(true)])),
+            Arc::new(UInt64Array::from(vec![Some(u64::MAX), Some(7), None, None, Some(u64::MAX)])),
+            Arc::new(Float64Array::from(vec![Some(0.5), None, Some(f64::NEG_INFINITY), Some(0.0), Some(0.5)])),
+            Arc::new(TimestampMillisecondArray::from(vec![Some(-1), Some(0), None, None, Some(-1)]).with_timezone("Europe/Berlin")),
+        ];
+        for width in 2..=columns.len() {
+            let (numbers, kept) = round(&columns[..width]);
+            assert_eq!(numbers, [0, 1, 2, 3, 0]);
+            assert_eq!(kept, columns[..width].iter().map(|column| column.slice(0, 4)).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
     fn zeros_are_one_key_and_nans_are_one_key() {
         let floats: ArrayRef = Arc::new(Float64Array::from(vec![0.0, -0.0, f64::NAN, -f64::NAN, f64::from_bits(0x7ff8_0000_0000_0001)]));
         assert_eq!(round(&[Arc::clone(&floats)]).0, [0, 0, 1, 1, 1]);
+        assert_eq!(round(&[Arc::clone(&floats), Arc::clone(&floats)]).0, [0, 0, 1, 1, 1]);
         let texts: ArrayRef = Arc::new(StringViewArray::from(vec!["a"; 5]));
         assert_eq!(round(&[floats, texts]).0, [0, 0, 1, 1, 1]);
     }

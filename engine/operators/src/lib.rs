@@ -14,6 +14,8 @@ mod aggregates;
 mod apply_expression;
 mod binding;
 mod cast;
+mod chunked;
+mod composite;
 mod dedup;
 mod drop;
 mod expression;
@@ -36,6 +38,7 @@ mod top;
 mod total;
 mod union;
 mod unnest;
+mod wide;
 mod window;
 
 pub use step::{BindCtx, Bound, BoundNode, KeyInfo, ParseStep, Required, STEPS, StepDef, StepInfo, StreamType, parse_step};

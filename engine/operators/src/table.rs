@@ -8,7 +8,7 @@ use arrow::buffer::NullBuffer;
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
 
-const VACANT: u32 = u32::MAX;
+pub(crate) const VACANT: u32 = u32::MAX;
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 const FIRST_BITS: u32 = 6;
 /// An emptied table keeps its slots unless there were more than this many per key: filling them must cost the keys.
@@ -143,7 +143,7 @@ fn home(key: i64, shift: u32) -> usize {
     ((key ^ (key >> 32)).wrapping_mul(MULTIPLIER) >> shift) as usize
 }
 
-fn next_number(keys: usize) -> u32 {
+pub(crate) fn next_number(keys: usize) -> u32 {
     // A pane of four billion keys would have met the memory limit long before.
     u32::try_from(keys).ok().filter(|number| *number != VACANT).expect("a pane holds fewer than 2^32 keys")
 }

@@ -1,5 +1,6 @@
 //! The keys that a task remembers, each with the time of its row.
 
+use crate::chunked::Chunked;
 use crate::keys::{GroupBy, Groups, Keys};
 use crate::lean::{Runs, decode, encode, own_rows};
 use arrow::array::{ArrayRef, AsArray, Int64Array};
@@ -17,7 +18,7 @@ pub(super) struct Memory {
     types: Vec<DataType>,
     groups: Groups,
     /// The time of each key's row in the column's own unit; empty for ever when rows have no time.
-    pub(super) times: Vec<i64>,
+    pub(super) times: Chunked<i64>,
     timed: bool,
     pub(super) runs: Runs,
 }
@@ -29,7 +30,7 @@ impl Memory {
     /// `Internal` for key types that binding refuses.
     pub(super) fn new(types: Vec<DataType>, timed: bool) -> Result<Self> {
         let by = GroupBy::new(types.clone())?;
-        Ok(Memory { groups: by.table(), by, types, times: Vec::new(), timed, runs: Runs::default() })
+        Ok(Memory { groups: by.table(), by, types, times: Chunked::default(), timed, runs: Runs::default() })
     }
 
     /// The keys of a batch.
@@ -60,17 +61,17 @@ impl Memory {
     /// # Errors
     /// `Internal` when a kernel fails.
     pub(super) fn sweep(&mut self, over: impl Fn(i64) -> bool) -> Result<()> {
-        let gone = self.times.iter().filter(|time| over(**time)).count();
+        let gone = self.times.iter().filter(|time| over(*time)).count();
         if gone == 0 || gone * 4 < self.times.len() {
             return Ok(());
         }
-        let stay: Vec<u32> = (0..self.times.len() as u32).filter(|number| !over(self.times[*number as usize])).collect();
+        let stay: Vec<u32> = (0..self.times.len() as u32).filter(|number| !over(self.times.get(*number as usize))).collect();
         let mut groups = self.by.table();
         if !stay.is_empty() {
             let keys = self.by.keys(&self.by.columns_of(&self.groups, &stay)?)?;
             groups.intern(&keys, 0..stay.len(), |_| {})?;
         }
-        self.times = stay.iter().map(|number| self.times[*number as usize]).collect();
+        self.times = stay.iter().map(|number| self.times.get(*number as usize)).collect();
         self.groups = groups;
         self.runs.renumbered();
         Ok(())
@@ -86,7 +87,7 @@ impl Memory {
         self.runs.snapshot(groups.len(), ctx.vnodes, pieces, |numbers| {
             let mut columns = by.columns_of(groups, numbers)?;
             if timed {
-                columns.push(Arc::new(Int64Array::from_iter_values(numbers.iter().map(|number| times[*number as usize]))));
+                columns.push(Arc::new(Int64Array::from_iter_values(numbers.iter().map(|number| times.get(*number as usize)))));
             }
             encode(columns, numbers.len())
         })
@@ -119,9 +120,9 @@ impl Memory {
                 let mut row = 0;
                 groups.intern(&read, 0..batch.num_rows(), |number| {
                     if let Some(theirs) = theirs {
-                        match times.get_mut(number as usize) {
-                            Some(time) => *time = theirs.value(row),
-                            None => times.push(theirs.value(row)),
+                        match number as usize {
+                            key if key < times.len() => *times.get_mut(key) = theirs.value(row),
+                            _ => times.push(theirs.value(row)),
                         }
                     }
                     row += 1;
@@ -133,6 +134,6 @@ impl Memory {
 
     /// Memory held.
     pub(super) fn bytes(&self) -> usize {
-        self.groups.bytes() + self.times.capacity() * 8 + self.runs.bytes()
+        self.groups.bytes() + self.times.bytes() + self.runs.bytes()
     }
 }

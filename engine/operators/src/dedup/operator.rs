@@ -83,7 +83,7 @@ impl OperatorFactory for DeduplicateFactory {
             memory: Memory::new(self.plan.key_types.clone(), self.plan.time.is_some())?,
             horizon: self.plan.ttl.map(|_| Fired::new(ctx.vnodes)),
             next_sweep: i64::MIN,
-            newest: Vec::new(),
+            met: Vec::new(),
             numbers: Vec::new(),
             hashes: Vec::new(),
             horizon_named: false,
@@ -101,8 +101,8 @@ struct Deduplicate {
     horizon: Option<Fired>,
     /// The horizon at which forgotten keys are looked for again.
     next_sweep: i64,
-    /// Per key the row of the running batch that is its newest so far. What other batches left there means nothing.
-    newest: Vec<u32>,
+    /// One bit per key, set while the rows of a batch are looked through from the last to the first.
+    met: Vec<u64>,
     numbers: Vec<u32>,
     hashes: Vec<u64>,
     /// Whether the horizon is the first new piece of the last snapshot.
@@ -263,7 +263,7 @@ impl Deduplicate {
                 if new {
                     memory.times.push(time);
                 } else {
-                    let earlier = &mut memory.times[*number as usize];
+                    let earlier = memory.times.get_mut(*number as usize);
                     if scale.to_micros(time) < scale.to_micros(*earlier).saturating_add(ttl) {
                         continue;
                     }
@@ -289,32 +289,45 @@ impl Deduplicate {
         times: Option<&(Int64Array, TimeScale)>,
         out: &mut Output,
     ) -> Result<()> {
-        self.newest.resize(self.memory.len(), 0);
         let memory = &mut self.memory;
         let mut accepted: Vec<u32> = Vec::with_capacity(numbers.len());
-        let mut met = known;
-        for (row, number) in numbers.iter().enumerate() {
-            let key = *number as usize;
-            if let Some((times, _)) = times {
-                let time = times.value(row);
+        if let Some((times, _)) = times {
+            let mut met = known;
+            for (row, (number, time)) in numbers.iter().zip(times.values()).enumerate() {
+                let key = *number as usize;
                 if key == met {
-                    memory.times.push(time);
+                    memory.times.push(*time);
                     met += 1;
-                } else if time < memory.times[key] {
-                    continue;
                 } else {
-                    memory.times[key] = time;
+                    let newest = memory.times.get_mut(key);
+                    if *time < *newest {
+                        continue;
+                    }
+                    *newest = *time;
                 }
+                accepted.push(row as u32);
             }
-            self.newest[key] = row as u32;
-            accepted.push(row as u32);
+        } else {
+            accepted.extend(0..numbers.len() as u32);
         }
         out.filtered += (numbers.len() - accepted.len()) as u64;
-        let newest = &self.newest;
-        accepted.retain(|row| newest[numbers[*row as usize] as usize] == *row);
+        self.met.resize(memory.len().div_ceil(64), 0);
+        // The last that was accepted is the newest; a bit per key fits a cache where a row number per key does not.
+        let mut kept = accepted.len();
+        for index in (0..accepted.len()).rev() {
+            let number = numbers[accepted[index] as usize];
+            let (word, bit) = (&mut self.met[(number >> 6) as usize], 1 << (number & 63));
+            if *word & bit == 0 {
+                *word |= bit;
+                kept -= 1;
+                accepted[kept] = accepted[index];
+            }
+        }
+        accepted.drain(..kept);
         // Without a time there is nothing to keep but the keys.
         for row in &accepted {
             let number = numbers[*row as usize];
+            self.met[(number >> 6) as usize] = 0;
             if times.is_some() || number as usize >= known {
                 memory.runs.mark(number);
             }
@@ -361,9 +374,9 @@ impl Deduplicate {
             Keep::First => self.memory.sweep(|time| scale.to_micros(time).saturating_add(ttl) <= limit)?,
             Keep::Last => self.memory.sweep(|time| scale.to_micros(time) < limit)?,
         }
-        self.newest.truncate(self.memory.len());
+        self.met.truncate(self.memory.len().div_ceil(64));
         if self.memory.len() == 0 {
-            self.newest = Vec::new();
+            self.met = Vec::new();
         }
         Ok(())
     }
@@ -374,7 +387,7 @@ impl Deduplicate {
     }
 
     fn bytes(&self) -> u64 {
-        (self.memory.bytes() + self.newest.capacity() * 4) as u64
+        (self.memory.bytes() + self.met.capacity() * 8) as u64
     }
 }
 

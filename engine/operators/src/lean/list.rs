@@ -54,7 +54,7 @@ impl List {
     }
 
     /// All of them in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> + Clone {
         let (flat, blocks): (&[Entry], &[Vec<Entry>]) = match self {
             List::Flat(entries) => (entries, &[]),
             List::Blocks(blocks) => (&[], blocks),
@@ -71,10 +71,14 @@ impl List {
         flat.iter_mut().chain(blocks.iter_mut().flatten())
     }
 
-    /// Adds one behind those that it does not precede.
-    pub(crate) fn insert(&mut self, entry: Entry, compare: impl Compare) {
+    /// Adds one behind those that it does not precede. There will be no more than `most`, for which memory is asked.
+    pub(crate) fn insert(&mut self, entry: Entry, most: usize, compare: impl Compare) {
         match self {
             List::Flat(entries) => {
+                if entries.len() == entries.capacity() {
+                    let more = entries.len().max(4).min(most.saturating_sub(entries.len())).max(1);
+                    entries.reserve_exact(more);
+                }
                 let at = entries.partition_point(|other| compare(other, &entry).is_le());
                 entries.insert(at, entry);
                 if entries.len() > BLOCK {
@@ -173,7 +177,7 @@ mod tests {
             for (id, (add, head, pick)) in acts.into_iter().enumerate() {
                 if add || plain.is_empty() || id < 1500 {
                     let entry = Entry { head, hash: head % 3, id: id as u32 };
-                    list.insert(entry, compare);
+                    list.insert(entry, usize::MAX, compare);
                     let at = plain.partition_point(|other| compare(other, &entry).is_le());
                     plain.insert(at, entry);
                 } else if pick % 5 == 0 {

@@ -9,10 +9,12 @@
 //! | `runs.rs` | which records each piece of a snapshot holds, and which have changed since |
 //! | `order.rs` | the order of rows, as words and bytes |
 //! | `store.rs` | rows in chunks that never move |
+//! | `moves.rs` | rows that move out of chunks that are dead in part |
 //! | `list.rs` | the candidates of one group in their order |
 //! | `ranking.rs` | the first rows of every group: candidates and their rows together |
 
 mod list;
+mod moves;
 mod order;
 mod pieces;
 mod ranking;

@@ -21,7 +21,10 @@ pub(crate) fn encode(columns: Vec<ArrayRef>, rows: usize) -> Result<Vec<u8>> {
     let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?;
     let mut writer = StreamWriter::try_new(Vec::new(), &schema)?;
     writer.write(&batch)?;
-    Ok(writer.into_inner()?)
+    let mut bytes = writer.into_inner()?;
+    // It may wait for its turn to be written beside many others.
+    bytes.shrink_to_fit();
+    Ok(bytes)
 }
 
 /// Decodes what [`encode`] made of columns of these types.

@@ -4,13 +4,14 @@
 //! each other are all kept: any of them may move up when another goes.
 
 use super::list::{Entry, List};
+use super::moves::Moves;
 use super::order::{Order, RowHash};
 use super::pieces::{decode, own_rows};
-use super::store::{Across, Store, piece_place};
+use super::store::{Across, CHUNK, Store, piece_place};
 use crate::keys::{GroupBy, Groups, Keys};
-use arrow::array::{ArrayRef, BooleanArray, UInt32Array};
+use arrow::array::{ArrayRef, AsArray, BinaryArray, BooleanArray, UInt32Array};
 use arrow::buffer::BooleanBuffer;
-use arrow::compute::{filter_record_batch, take_arrays};
+use arrow::compute::{filter, filter_record_batch, take_arrays};
 use arrow::datatypes::DataType;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
@@ -124,6 +125,9 @@ struct Scratch {
     hashes: Vec<u64>,
 }
 
+/// Set in the number of a row that is ranked and not stored yet.
+const COMING: u32 = 1 << 31;
+
 /// Keys and groups that are gone and not worth numbering the others anew.
 const SLACK: usize = 1024;
 
@@ -190,28 +194,29 @@ impl Ranking {
         } else {
             take_arrays(&prepared.columns, &UInt32Array::from_iter_values(rows.start as u32..rows.end as u32), None)?
         };
-        let first = self.store.append(&columns, rows.len())?;
-        for (row, id) in rows.zip(first..) {
-            self.insert_final(0, Entry { head: prepared.heads[row], hash: prepared.hashes[row], id });
+        let mut ids = Vec::with_capacity(rows.len());
+        self.store.append(&columns, rows.len(), &mut ids)?;
+        for (row, id) in rows.zip(ids) {
+            self.insert_final(0, Entry { head: prepared.heads[row], hash: prepared.hashes[row], id }, None);
         }
         self.tidy()
     }
 
-    /// Puts a final row into its group's list, unless it is behind all that count.
-    fn insert_final(&mut self, group: u32, entry: Entry) {
+    /// Puts a final row into its group's list, unless it is behind all that count, and says whether it did, and which row went for
+    /// it. `coming` are the tails of rows that are not stored yet.
+    fn insert_final(&mut self, group: u32, entry: Entry, coming: Option<&BinaryArray>) -> (bool, Option<u32>) {
         let (n, tail) = (self.shape.n, self.tail_column());
         let list = &self.lists[group as usize];
-        if list.len() >= n && list.last().is_some_and(|last| compared(&self.store, tail, last, &entry).is_le()) {
-            return;
+        let is_full = list.len() >= n;
+        if is_full && list.last().is_some_and(|last| compared(&self.store, coming, tail, last, &entry).is_le()) {
+            return (false, None);
         }
         self.touch(group);
         let (list, store) = (&mut self.lists[group as usize], &self.store);
-        list.insert(entry, |a, b| compared(store, tail, a, b));
-        self.live += 1;
-        if list.len() > n {
-            list.pop();
-            self.live -= 1;
-        }
+        let gone = if is_full { list.pop().map(|last| last.id) } else { None };
+        list.insert(entry, n, |a, b| compared(store, coming, tail, a, b));
+        self.live += usize::from(gone.is_none());
+        (true, gone)
     }
 
     /// Takes rows that update each other; `ranked` are those that shall be ranked, the others are only to go.
@@ -240,7 +245,7 @@ impl Ranking {
         for (group, entry) in goes {
             self.touch(group);
             let (store, tail) = (&self.store, self.tail_column());
-            if self.lists[group as usize].remove(&entry, |a, b| compared(store, tail, a, b)) {
+            if self.lists[group as usize].remove(&entry, |a, b| compared(store, None, tail, a, b)) {
                 self.live -= 1;
             }
         }
@@ -289,19 +294,49 @@ impl Ranking {
         if let Some(tails) = self.shape.order.tails(&taken)? {
             taken.push(Arc::new(tails));
         }
-        let first = self.store.append(&taken, count)?;
+        // They are ranked before they are stored: of a batch of one group no more than the first are copied.
         let tail = self.tail_column();
-        for (index, (group, kid)) in numbers.into_iter().enumerate() {
-            let entry = Entry { head: scratch.heads[index], hash: scratch.hashes[index], id: first + index as u32 };
-            let Some(held) = &mut self.held else {
-                self.insert_final(group, entry);
+        let tails = tail.map(|column| taken[column].as_binary::<i32>());
+        let mut ranked = vec![false; count];
+        for (index, (group, _)) in numbers.iter().enumerate() {
+            let entry = Entry { head: scratch.heads[index], hash: scratch.hashes[index], id: COMING | index as u32 };
+            if self.held.is_none() {
+                let (is_ranked, gone) = self.insert_final(*group, entry, tails);
+                ranked[index] = is_ranked;
+                if let Some(gone) = gone.filter(|gone| gone & COMING != 0) {
+                    ranked[(gone & !COMING) as usize] = false;
+                }
                 continue;
-            };
-            held.at[kid as usize] = Some((group, entry));
-            self.touch(group);
+            }
+            self.touch(*group);
             let store = &self.store;
-            self.lists[group as usize].insert(entry, |a, b| compared(store, tail, a, b));
+            self.lists[*group as usize].insert(entry, usize::MAX, |a, b| compared(store, tails, tail, a, b));
             self.live += 1;
+            ranked[index] = true;
+        }
+        let stays = BooleanArray::from(ranked);
+        let stored = match stays.true_count() {
+            all if all == count => taken,
+            _ => taken.iter().map(|column| filter(column, &stays)).collect::<std::result::Result<Vec<_>, _>>()?,
+        };
+        let mut ids = Vec::with_capacity(stays.true_count());
+        self.store.append(&stored, stays.true_count(), &mut ids)?;
+        let mut number_of = vec![0; count];
+        let mut groups = Vec::with_capacity(ids.len());
+        for (index, id) in stays.values().set_indices().zip(ids) {
+            number_of[index] = id;
+            groups.push(numbers[index].0);
+            if let Some(held) = &mut self.held {
+                let entry = Entry { head: scratch.heads[index], hash: scratch.hashes[index], id };
+                held.at[numbers[index].1 as usize] = Some((numbers[index].0, entry));
+            }
+        }
+        groups.sort_unstable();
+        groups.dedup();
+        for group in groups {
+            for entry in self.lists[group as usize].iter_mut().filter(|entry| entry.id & COMING != 0) {
+                entry.id = number_of[(entry.id & !COMING) as usize];
+            }
         }
         self.scratch = scratch;
         Ok(())
@@ -420,14 +455,8 @@ impl Ranking {
         if !self.is_told() {
             return Ok(());
         }
-        if self.store.len() > 2 * self.live + super::store::CHUNK {
-            let ids: Vec<u32> = self.lists.iter().flat_map(|list| list.iter().map(|entry| entry.id)).collect();
-            let mut new = vec![0; self.store.len()];
-            ids.iter().enumerate().for_each(|(number, id)| new[*id as usize] = number as u32);
-            self.store = self.store.rebuilt(&ids)?;
-            self.lists.iter_mut().flat_map(List::iter_mut).for_each(|entry| entry.id = new[entry.id as usize]);
-            let held = self.held.iter_mut().flat_map(|held| held.at.iter_mut().flatten());
-            held.for_each(|(_, entry)| entry.id = new[entry.id as usize]);
+        if self.store.len() > self.live + self.live / 2 + CHUNK {
+            self.evacuate()?;
         }
         let Some(held) = &mut self.held else { return Ok(()) };
         if held.gone > SLACK + self.live {
@@ -450,6 +479,17 @@ impl Ranking {
         Ok(())
     }
 
+    /// Moves the living rows of chunks that are dead in part.
+    fn evacuate(&mut self) -> Result<()> {
+        let living = self.lists.iter().flat_map(List::iter).map(|entry| entry.id);
+        let moves = Moves::make(&mut self.store, living)?;
+        let held = self.held.iter_mut().flat_map(|held| held.at.iter_mut().flatten()).map(|(_, entry)| entry);
+        for entry in self.lists.iter_mut().flat_map(List::iter_mut).chain(held) {
+            entry.id = moves.number(entry.id);
+        }
+        Ok(())
+    }
+
     /// The pieces of a snapshot, under names that begin with `prefix`.
     ///
     /// # Errors
@@ -463,7 +503,7 @@ impl Ranking {
         // Of final rows the dead ones may come back: they are behind the living, as they were.
         self.marked = self.held.is_some() && self.store.len() > 0;
         if let Some(held) = self.held.as_ref().filter(|_| self.marked) {
-            let mut alive = vec![0u8; self.store.len().div_ceil(8)];
+            let mut alive = vec![0u8; self.store.end().div_ceil(8)];
             held.at.iter().flatten().for_each(|(_, entry)| alive[(entry.id >> 3) as usize] |= 1 << (entry.id & 7));
             pieces.push(StatePiece::New { name: format!("{prefix}{ALIVE}{}", ctx.vnodes.start), vnodes: ctx.vnodes, data: alive });
         }
@@ -541,8 +581,12 @@ impl Ranking {
 const ALIVE: &str = "alive/";
 
 #[inline]
-fn compared(store: &Store, tail: Option<usize>, a: &Entry, b: &Entry) -> Ordering {
-    let tails = || tail.map_or(Ordering::Equal, |column| store.bytes_at(a.id, column).cmp(store.bytes_at(b.id, column)));
+fn compared(store: &Store, coming: Option<&BinaryArray>, tail: Option<usize>, a: &Entry, b: &Entry) -> Ordering {
+    let tail_of = |entry: &Entry, column: usize| match coming.filter(|_| entry.id & COMING != 0) {
+        Some(tails) => tails.value((entry.id & !COMING) as usize),
+        None => store.bytes_at(entry.id, column),
+    };
+    let tails = || tail.map_or(Ordering::Equal, |column| tail_of(a, column).cmp(tail_of(b, column)));
     a.head.cmp(&b.head).then_with(tails).then(a.hash.cmp(&b.hash))
 }
 

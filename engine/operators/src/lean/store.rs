@@ -1,24 +1,34 @@
 //! Rows in chunks that never move: a row is found by its number, and a chunk that is full is written to one snapshot only.
 //!
-//! Rows are copied in, so that no batch is kept alive for a few of its rows. Dead rows stay until their owner has the store
-//! rebuilt, which pays once as many are dead as alive.
+//! Rows are copied in, so that no batch is kept alive for a few of its rows. Dead rows stay until their owner has the living ones
+//! of their chunk moved to the end; the chunk's numbers are given anew then, so that the other chunks and what snapshots have of
+//! them stay as they are, and no moment holds the rows twice.
 
 use super::pieces::encode;
-use arrow::array::{Array, ArrayRef, AsArray, new_empty_array};
-use arrow::compute::{concat, interleave};
+use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, StringViewArray, UInt32Array, make_view, new_empty_array};
+use arrow::buffer::{Buffer, ScalarBuffer};
+use arrow::compute::{concat, interleave, take_arrays};
 use arrow::datatypes::DataType;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use std::sync::Arc;
 use tidegate_api::{Error, PieceId, Result, StatePiece, VnodeRange};
 
-const BITS: u32 = 13;
+pub(crate) const BITS: u32 = 13;
 /// Rows per full chunk.
 pub(crate) const CHUNK: usize = 1 << BITS;
+/// The greatest number that a row may have; its owner has the upper bit for itself.
+const MOST: usize = 1 << 31;
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Store {
     types: Vec<DataType>,
+    /// By the upper bits of the numbers of their rows. One without columns is free, or being filled.
     full: Vec<Chunk>,
+    free: Vec<usize>,
+    /// Which chunk is being filled, once it has rows.
+    open_at: usize,
     /// Parts of the chunk that is being filled, with the number of their first row within it.
     open: Vec<(usize, Vec<ArrayRef>)>,
     open_rows: usize,
@@ -27,7 +37,7 @@ pub(crate) struct Store {
     writing: Vec<Writing>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Chunk {
     columns: Vec<ArrayRef>,
     saved: Option<PieceId>,
@@ -42,28 +52,52 @@ enum Writing {
 impl Store {
     /// An empty store of rows of these types.
     pub(crate) fn new(types: Vec<DataType>) -> Self {
-        Store { types, full: Vec::new(), open: Vec::new(), open_rows: 0, open_saved: None, writing: Vec::new() }
+        Store {
+            types,
+            full: Vec::new(),
+            free: Vec::new(),
+            open_at: 0,
+            open: Vec::new(),
+            open_rows: 0,
+            open_saved: None,
+            writing: Vec::new(),
+        }
     }
 
     /// How many rows there are, dead ones included.
     pub(crate) fn len(&self) -> usize {
-        self.full.len() * CHUNK + self.open_rows
+        let empty = self.free.len() + usize::from(self.open_rows > 0);
+        (self.full.len() - empty) * CHUNK + self.open_rows
     }
 
-    /// Adds rows and gives the number of the first; the others follow. Texts are copied out of the buffers that they share.
+    /// One past the greatest number that a row may have.
+    pub(crate) fn end(&self) -> usize {
+        self.full.len() * CHUNK
+    }
+
+    /// Adds rows, and their numbers to `ids`. Texts are copied out of the buffers that they share.
     ///
     /// # Errors
-    /// `Internal` when a kernel fails; `Limit` beyond 2^32 rows.
-    pub(crate) fn append(&mut self, columns: &[ArrayRef], rows: usize) -> Result<u32> {
-        let first = self.len();
-        if first + rows > u32::MAX as usize {
-            return Err(Error::limit("a task keeps more than 2^32 rows; raise the parallelism, or keep fewer"));
+    /// `Internal` when a kernel fails; `Limit` beyond 2^31 rows.
+    pub(crate) fn append(&mut self, columns: &[ArrayRef], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
+        if self.end() + rows + CHUNK > MOST {
+            return Err(Error::limit("a task keeps more than 2^31 rows; raise the parallelism, or keep fewer"));
         }
-        let columns: Vec<ArrayRef> = columns.iter().map(compacted).collect();
+        let columns: Vec<ArrayRef> = columns.iter().map(compacted).collect::<Result<_>>()?;
         let mut from = 0;
         while from < rows {
+            if self.open_rows == 0 {
+                self.open_at = self.free.pop().unwrap_or(self.full.len());
+                if self.open_at == self.full.len() {
+                    // There may be many stores of a few rows.
+                    self.full.reserve_exact(usize::from(self.full.is_empty()));
+                    self.full.push(Chunk::default());
+                }
+            }
             let part = (rows - from).min(CHUNK - self.open_rows);
             let columns = columns.iter().map(|column| if part == rows { Arc::clone(column) } else { column.slice(from, part) }).collect();
+            let first = self.open_at * CHUNK + self.open_rows;
+            ids.extend(first as u32..(first + part) as u32);
             self.open.push((self.open_rows, columns));
             self.open_rows += part;
             from += part;
@@ -72,7 +106,27 @@ impl Store {
                 self.close()?;
             }
         }
-        Ok(first as u32)
+        Ok(())
+    }
+
+    /// Moves the living rows of a full chunk behind the others; `living` are their numbers, and `ids` gets the new ones. The chunk's
+    /// numbers will be given again.
+    ///
+    /// # Errors
+    /// As [`Store::append`].
+    pub(crate) fn evacuate(&mut self, chunk: usize, living: &[u32], ids: &mut Vec<u32>) -> Result<()> {
+        let Chunk { columns, .. } = std::mem::take(&mut self.full[chunk]);
+        let rows: UInt32Array = living.iter().map(|id| id & (CHUNK as u32 - 1)).collect::<Vec<u32>>().into();
+        let taken = take_arrays(&columns, &rows, None)?;
+        drop(columns);
+        self.append(&taken, living.len(), ids)?;
+        self.free.push(chunk);
+        Ok(())
+    }
+
+    /// Whether a chunk is full of rows.
+    pub(crate) fn is_full(&self, chunk: usize) -> bool {
+        self.full.get(chunk).is_some_and(|chunk| !chunk.columns.is_empty())
     }
 
     /// Joins the last parts while they are about as long, so that there are few.
@@ -92,7 +146,7 @@ impl Store {
 
     fn close(&mut self) -> Result<()> {
         let parts: Vec<Vec<ArrayRef>> = self.open.drain(..).map(|(_, columns)| columns).collect();
-        self.full.push(Chunk { columns: joined(&parts)?, saved: None });
+        self.full[self.open_at] = Chunk { columns: joined(&parts)?, saved: None };
         self.open_rows = 0;
         self.open_saved = None;
         Ok(())
@@ -102,7 +156,7 @@ impl Store {
     #[inline]
     fn locate(&self, id: u32) -> (usize, usize) {
         let (chunk, row) = ((id >> BITS) as usize, id as usize & (CHUNK - 1));
-        if chunk < self.full.len() {
+        if chunk != self.open_at || self.open_rows == 0 {
             return (chunk, row);
         }
         let part = self.open.partition_point(|(start, _)| *start <= row) - 1;
@@ -132,18 +186,6 @@ impl Store {
         across.columns(columns, &self.types)
     }
 
-    /// A store of these rows alone, numbered in this order.
-    ///
-    /// # Errors
-    /// `Internal` when a kernel fails.
-    pub(crate) fn rebuilt(&self, ids: &[u32]) -> Result<Store> {
-        let mut store = Store::new(self.types.clone());
-        for ids in ids.chunks(CHUNK) {
-            store.append(&self.gather(ids, 0..self.types.len())?, ids.len())?;
-        }
-        Ok(store)
-    }
-
     /// The pieces of a snapshot of the first `columns` columns, under names that begin with `prefix`.
     ///
     /// # Errors
@@ -151,7 +193,7 @@ impl Store {
     pub(crate) fn snapshot(&mut self, prefix: &str, columns: usize, vnodes: VnodeRange, pieces: &mut Vec<StatePiece>) -> Result<()> {
         self.writing.clear();
         let name = |chunk: usize| format!("{prefix}{ROWS}{}/{chunk}", vnodes.start);
-        for (index, chunk) in self.full.iter().enumerate() {
+        for (index, chunk) in self.full.iter().enumerate().filter(|(_, chunk)| !chunk.columns.is_empty()) {
             pieces.push(match &chunk.saved {
                 Some(id) => StatePiece::Kept(id.clone()),
                 None => {
@@ -166,7 +208,7 @@ impl Store {
                 _ => {
                     let parts: Vec<Vec<ArrayRef>> = self.open.iter().map(|(_, part)| part[..columns].to_vec()).collect();
                     self.writing.push(Writing::Open(self.open_rows));
-                    StatePiece::New { name: name(self.full.len()), vnodes, data: encode(joined(&parts)?, self.open_rows)? }
+                    StatePiece::New { name: name(self.open_at), vnodes, data: encode(joined(&parts)?, self.open_rows)? }
                 }
             });
         }
@@ -208,9 +250,9 @@ impl<'a> Across<'a> {
     /// Adds rows of a store.
     pub(crate) fn add(&mut self, store: &'a Store, ids: &[u32]) {
         const UNUSED: usize = usize::MAX;
-        if let ([id], [], [_]) = (ids, store.full.as_slice(), store.open.as_slice()) {
+        if let ([id], [_], [(_, only)]) = (ids, store.full.as_slice(), store.open.as_slice()) {
             self.rows.push((self.parts.len(), *id as usize));
-            self.parts.push(store.part(0));
+            self.parts.push(only);
             return;
         }
         let mut place = vec![UNUSED; store.full.len() + store.open.len()];
@@ -257,20 +299,56 @@ fn joined(parts: &[Vec<ArrayRef>]) -> Result<Vec<ArrayRef>> {
     Ok(columns.map(column).collect::<std::result::Result<_, _>>()?)
 }
 
-/// A column that shares no buffer with texts that are not its own.
-fn compacted(column: &ArrayRef) -> ArrayRef {
-    match column.data_type() {
-        DataType::Utf8View => Arc::new(column.as_string_view().gc()),
-        DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
+/// A column that shares no buffer with texts that are not its own. What several of its rows point to is copied once.
+fn compacted(column: &ArrayRef) -> Result<ArrayRef> {
+    Ok(match column.data_type() {
+        DataType::Utf8View => {
+            let texts = column.as_string_view();
+            if texts.len() < SHARING {
+                return Ok(Arc::new(texts.gc()));
+            }
+            let (views, bytes) = copied(texts.views(), texts.data_buffers());
+            Arc::new(StringViewArray::try_new(views, [bytes], texts.nulls().cloned())?)
+        }
+        DataType::BinaryView => {
+            let values = column.as_binary_view();
+            if values.len() < SHARING {
+                return Ok(Arc::new(values.gc()));
+            }
+            let (views, bytes) = copied(values.views(), values.data_buffers());
+            Arc::new(BinaryViewArray::try_new(views, [bytes], values.nulls().cloned())?)
+        }
         _ => Arc::clone(column),
-    }
+    })
+}
+
+/// Below so many rows a table of what they share costs more than copying it again.
+const SHARING: usize = 64;
+
+fn copied(views: &[u128], buffers: &[Buffer]) -> (ScalarBuffer<u128>, Buffer) {
+    const INLINE: u32 = 12;
+    let mut known: HashMap<u128, u128, FixedState> = HashMap::default();
+    let mut bytes: Vec<u8> = Vec::new();
+    let mut copy = |view: u128| {
+        if view as u32 <= INLINE {
+            return view;
+        }
+        *known.entry(view).or_insert_with(|| {
+            let (length, buffer, offset) = (view as u32 as usize, (view >> 64) as u32 as usize, (view >> 96) as usize);
+            let at = bytes.len() as u32;
+            bytes.extend_from_slice(&buffers[buffer][offset..offset + length]);
+            make_view(&bytes[at as usize..], 0, at)
+        })
+    };
+    let views: Vec<u128> = views.iter().map(|view| copy(*view)).collect();
+    bytes.shrink_to_fit();
+    (views.into(), bytes.into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use arrow::array::{Int64Array, StringViewArray};
-    use arrow::datatypes::Int64Type;
     use proptest::prelude::*;
 
     fn rows(values: &[i64]) -> Vec<ArrayRef> {
@@ -287,7 +365,9 @@ mod tests {
             let mut next = 0i64;
             for part in parts {
                 let values: Vec<i64> = (next..next + part as i64).collect();
-                prop_assert_eq!(store.append(&rows(&values), part).unwrap() as i64, next);
+                let mut ids = Vec::new();
+                store.append(&rows(&values), part, &mut ids).unwrap();
+                prop_assert_eq!(ids, (next as u32..(next + part as i64) as u32).collect::<Vec<_>>());
                 next += part as i64;
             }
             prop_assert_eq!(store.len() as i64, next);
@@ -295,11 +375,33 @@ mod tests {
             let ids: Vec<u32> = (0..50u64).map(|step| (pick.wrapping_mul(step * 2 + 1) >> 20) as u32 % next as u32).collect();
             let wanted: Vec<i64> = ids.iter().map(|id| i64::from(*id)).collect();
             prop_assert_eq!(&store.gather(&ids, 0..2).unwrap(), &rows(&wanted));
-            let rebuilt = store.rebuilt(&ids).unwrap();
-            let every: Vec<u32> = (0..50).collect();
-            let column = rebuilt.gather(&every, 0..1).unwrap().remove(0);
-            prop_assert_eq!(column.as_primitive::<Int64Type>().values(), wanted.as_slice());
+            // Every third row of the full chunks lives on.
+            let mut place: Vec<u32> = (0..next as u32).collect();
+            for chunk in (0..place.len() / CHUNK).filter(|chunk| store.is_full(*chunk)).collect::<Vec<_>>() {
+                let living: Vec<u32> = ((chunk * CHUNK) as u32..((chunk + 1) * CHUNK) as u32).filter(|id| id % 3 == 0).collect();
+                let mut ids = Vec::new();
+                store.evacuate(chunk, &living, &mut ids).unwrap();
+                living.iter().zip(ids).for_each(|(old, new)| place[*old as usize] = new);
+            }
+            let alive: Vec<u32> = (0..next as u32).filter(|id| id % 3 == 0).collect();
+            let places: Vec<u32> = alive.iter().map(|id| place[*id as usize]).collect();
+            let wanted: Vec<i64> = alive.iter().map(|id| i64::from(*id)).collect();
+            prop_assert_eq!(&store.gather(&places, 0..2).unwrap(), &rows(&wanted));
+            prop_assert!(store.end() <= next as usize + 2 * CHUNK);
         }
+    }
+
+    #[test]
+    fn texts_that_rows_share_are_copied_once() {
+        let one: ArrayRef = Arc::new(StringViewArray::from(vec![Some("a text that is long enough"), Some("short"), None]));
+        let many = take_arrays(&[one], &UInt32Array::from(vec![0; 1000]), None).unwrap();
+        let mut store = Store::new(vec![DataType::Utf8View]);
+        store.append(&many, 1000, &mut Vec::new()).unwrap();
+        assert_eq!(
+            store.gather(&[999, 0], 0..1).unwrap()[0].as_string_view(),
+            &StringViewArray::from(vec!["a text that is long enough"; 2])
+        );
+        assert!(store.bytes() < 17 * 1000, "{} bytes", store.bytes());
     }
 
     #[test]
@@ -307,7 +409,7 @@ mod tests {
         let mut store = Store::new(vec![DataType::Int64, DataType::Utf8View]);
         let mut epochs = Vec::new();
         for epoch in 0..4 {
-            store.append(&rows(&vec![1; if epoch == 2 { 0 } else { 6000 }]), if epoch == 2 { 0 } else { 6000 }).unwrap();
+            store.append(&rows(&vec![1; if epoch == 2 { 0 } else { 6000 }]), if epoch == 2 { 0 } else { 6000 }, &mut Vec::new()).unwrap();
             let mut pieces = Vec::new();
             store.snapshot("", 2, VnodeRange::all(256), &mut pieces).unwrap();
             let new = pieces.iter().filter(|piece| matches!(piece, StatePiece::New { .. })).count();
