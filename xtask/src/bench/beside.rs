@@ -71,7 +71,10 @@ fn row(name: &str, us: Measured, them: Measured, ratio: f64) -> Vec<String> {
 
 /// Our pipeline over the file, writing what the peer can write too.
 fn over_file(text: &str, file: &Path) -> String {
-    with_source(&without_folders(text), &format!("[datasets.events]\nconnector = \"files\"\npath = \"{}\"\nformat = \"parquet\"\n", file.display()))
+    with_source(
+        &without_folders(text),
+        &format!("[datasets.events]\nconnector = \"files\"\npath = \"{}\"\nformat = \"parquet\"\n", file.display()),
+    )
 }
 
 /// The peer's pipeline over the file: its own version of the query if there is one; otherwise ours, whose stages it calls transforms.
