@@ -110,6 +110,7 @@ queries! {
     q7_highest_bids: q7, Stateful;
     q8_new_sellers: q8, Stateful;
     q9_winning_bids: q9, Stateful;
+    q10_bids_in_folders_of_minutes: q10, Stateless;
     q11_sessions_of_bidders: q11, Stateful;
     q13_bids_beside_a_table: q13, Stateful;
     q15_totals_of_days: q15, Stateful;

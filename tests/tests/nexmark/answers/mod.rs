@@ -11,7 +11,7 @@ use crate::rows::Row;
 pub(crate) use joins::{q3, q8, q20};
 pub(crate) use prices::{q4, q6, q9};
 pub(crate) use ranks::{is_of_bids, q18, q19};
-pub(crate) use single::{q0, q1, q2, q13, q14, q21, q22};
+pub(crate) use single::{q0, q1, q2, q10, q13, q14, q21, q22};
 pub(crate) use windows::{q5, q7, q11, q12, q15, q16, q17, tumble};
 
 /// What a query must answer.

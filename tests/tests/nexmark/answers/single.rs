@@ -28,6 +28,16 @@ pub(crate) fn q2(events: &Events) -> Answer {
     Answer::append(&["auction", "price"], rows.collect())
 }
 
+/// Every bid with the day and the minute of its time, which name its folder.
+pub(crate) fn q10(events: &Events) -> Answer {
+    let rows = events.bids.iter().map(|bid| {
+        let time = chrono::DateTime::from_timestamp_millis(bid.time).unwrap();
+        let (day, minute) = (time.format("%Y-%m-%d").to_string(), time.format("%H:%M").to_string());
+        row![bid.auction, bid.bidder, bid.price, bid.time, &bid.extra, &day, &minute]
+    });
+    Answer::append(&["auction", "bidder", "price", "dateTime", "extra", "dt", "hm"], rows.collect())
+}
+
 /// Every bid beside the row of the file for its auction modulo 1000; a bid without such a row is left out.
 pub(crate) fn q13(events: &Events) -> Answer {
     let text = std::fs::read_to_string(tidegate_tests::root().join("examples/nexmark/data/side.csv")).unwrap();
