@@ -28,6 +28,8 @@ mod lean;
 mod lookup;
 mod projection;
 mod rename;
+#[cfg(test)]
+mod scenario;
 mod select;
 mod session;
 mod step;

@@ -6,6 +6,5 @@ mod config;
 pub(crate) mod harness;
 pub(crate) mod oracle;
 mod properties;
-mod scenario;
 mod time_cases;
 mod updates;
