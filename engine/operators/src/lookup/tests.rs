@@ -314,3 +314,45 @@ fn a_restored_delete_still_covers_the_version_before_it() {
     job.end();
     assert_eq!(job.made.rows(), ["2 0 0 - -"]);
 }
+
+#[test]
+fn p118_a_version_that_was_deleted_matches_nothing() {
+    for crash in [false, true] {
+        let mut job = job(true, false, 1, 100);
+        job.batch(TABLE, &table(&[(10, Some(1), Some(2)), (10, Some(2), Some(2))]));
+        if crash {
+            let snapshot = job.snapshot();
+            job.restore(&snapshot, 2);
+        }
+        job.batch(TABLE, &table(&[(10, Some(1), None)]));
+        job.batch(STREAM, &stream(&[(Some(12), Some(1), 0), (Some(12), Some(2), 0)]));
+        job.end();
+        assert_eq!(job.made.rows(), ["12 1 0 - -", "12 2 0 10 \"v2\""]);
+    }
+}
+
+#[test]
+fn p144_of_every_key_only_the_newest_version_behind_the_watermark_is_kept() {
+    let bound = bind(&step(true, false), &inputs(), false);
+    let BoundNode::Operator { factory, .. } = bound.node else { panic!("not an operator") };
+    let ctx = OperatorCtx::new(RunIdentity::new("p", RunId::new("r"), tidegate_api::Generation(1), "s"));
+    let gauge = ctx.state_bytes.clone();
+    let mut operator = factory.open(ctx).unwrap();
+    let mut out = Output::default();
+    let mut most = 0;
+    // A key that is never written again must not hold the others, nor lose its version.
+    operator.on_batch(TABLE, table(&[(0, Some(-1), Some(6))]), &mut out).unwrap();
+    for version in 1..20_000i64 {
+        operator.on_batch(TABLE, table(&[(version, Some(1), Some(version))]), &mut out).unwrap();
+        while operator.on_watermark(EventTime::from_millis(version), &mut out).unwrap() == tidegate_api::Flow::More {}
+        if version == 2_000 {
+            most = gauge.get();
+        }
+    }
+    assert!(gauge.get() <= most + most / 10, "{} bytes after 20,000 versions of a key, {most} after 2,000", gauge.get());
+    operator.on_batch(STREAM, stream(&[(Some(30_000), Some(-1), 0), (Some(19_999), Some(1), 1)]), &mut out).unwrap();
+    while operator.on_watermark(EventTime::MAX, &mut out).unwrap() == tidegate_api::Flow::More {}
+    let mut rows = crate::testing::Made { batches: out.batches, ..Default::default() }.rows();
+    rows.sort();
+    assert_eq!(rows, ["19999 1 1 19999 \"a value longer than twelve bytes 19999\"", "30000 -1 0 0 \"v6\""]);
+}

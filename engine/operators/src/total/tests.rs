@@ -285,3 +285,24 @@ fn p147_the_plan_says_whether_state_is_bounded() {
         "n = count(*) per k; every row that comes in is kept, and a group that changes is computed anew"
     );
 }
+
+#[test]
+fn p115_a_value_that_went_and_came_again_counts_once() {
+    let step = json!({ "op": "aggregate", "groupBy": ["k"], "aggs": [{ "op": "countDistinct", "column": "v", "alias": "values" }] });
+    for paranoid in [false, true] {
+        let mut job = Job::new(bind(&step, &[updating_by(&["s"])], false), 2, 100);
+        let there = Row { s: Some("x".into()), ..row(0, 1, 7) };
+        let gone = Row { gone: true, ..there.clone() };
+        // Rows with values of their own keep the group alive while that of `x` is gone.
+        let other = Row { s: Some("y".into()), ..row(0, 1, 8) };
+        for (change, values) in [(&other, "1 1"), (&there, "1 2"), (&gone, "1 1"), (&there, "1 2"), (&there, "1 2")] {
+            job.batch(0, &updates(std::slice::from_ref(change)));
+            job.time();
+            assert_eq!(found(&job, &["k"]), [values]);
+            if paranoid {
+                let snapshot = job.snapshot();
+                job.restore(&snapshot, 3);
+            }
+        }
+    }
+}

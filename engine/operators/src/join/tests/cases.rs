@@ -1,9 +1,13 @@
 //! Reported situations of joins, each under its number in `docs/cases.md`.
 
 use super::harness::{Row, left, results, right, row, step};
-use crate::step::StreamType;
+use crate::parse_step;
+use crate::step::{BindCtx, StreamType};
 use crate::testing::{self, Act};
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, StringViewArray, TimestampNanosecondArray};
+use arrow::array::{
+    ArrayRef, BinaryArray, Decimal128Array, Int64Array, RecordBatch, StringArray, StringViewArray, TimestampMicrosecondArray,
+    TimestampMillisecondArray, TimestampNanosecondArray,
+};
 use arrow::datatypes::DataType;
 use serde_json::json;
 use std::sync::Arc;
@@ -115,4 +119,31 @@ fn p138_p143_state_returns_to_nothing_when_keys_are_seen_once() {
     job.batch(1, &super::harness::batch(&[row(10_001, 3, 0)]));
     job.batch(0, &super::harness::batch(&[row(10_002, 3, 7)]));
     assert_eq!(job.made.rows().iter().filter(|row| row.starts_with("10002 3")).count(), 1);
+}
+
+#[test]
+fn p123_a_key_is_one_value_whatever_its_zone_unit_or_scale() {
+    let of = |key: ArrayRef| {
+        let times: ArrayRef = Arc::new(Int64Array::from(vec![0; key.len()]));
+        RecordBatch::try_from_iter([("k", key), ("t", times)]).unwrap()
+    };
+    let decimals =
+        |values: Vec<i128>, scale: i8| -> ArrayRef { Arc::new(Decimal128Array::from(values).with_precision_and_scale(20, scale).unwrap()) };
+    let here: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![-1, 1_700_000_000_000]).with_timezone("UTC"));
+    let there: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![-1000, 1_700_000_000_000_000]).with_timezone("Asia/Tokyo"));
+    let step = json!({ "op": "streamJoin", "joinKey": "k", "timeColumn": "t", "windowMs": 0 });
+    for (left, right) in [(here, there), (decimals(vec![150, -5], 2), decimals(vec![1500, -50], 3))] {
+        let (left, right) = (of(left), of(right));
+        let inputs = [StreamType::append(left.schema()), StreamType::append(right.schema())];
+        for tasks in [1, 3] {
+            let mut job = testing::Job::new(testing::bind(&step, &inputs, false), tasks, 10);
+            job.run(&[Act::Rows(0, left.clone()), Act::Rows(1, right.clone())], true);
+            assert_eq!(job.made.batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 2);
+        }
+    }
+    // Bytes are no text: nothing would ever match, and that is said.
+    let (text, bytes) = (of(Arc::new(StringArray::from(vec!["a"]))), of(Arc::new(BinaryArray::from(vec![b"a".as_slice()]))));
+    let inputs = [StreamType::append(text.schema()), StreamType::append(bytes.schema())];
+    let found = parse_step(&step).unwrap().bind(&inputs, &BindCtx::new()).map(|_| ()).unwrap_err();
+    assert!(found.iter().any(|problem| problem.to_string().contains("never equal")), "{found:?}");
 }

@@ -1,7 +1,12 @@
 //! Reported situations of aggregates, each under its number in `docs/cases.md`, whole and across a snapshot and a restore.
 
 use super::harness::{Act, Job, Row};
+use crate::parse_step;
+use crate::step::{BindCtx, StreamType};
+use crate::testing;
+use arrow::array::{ArrayRef, Decimal128Array, RecordBatch, TimestampMillisecondArray};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use tidegate_api::BadReason;
 
 /// One window of all rows with these aggregates per key.
@@ -88,4 +93,42 @@ fn p107_both_zeros_are_one_group_and_so_are_all_nans() {
     let step = json!({ "op": "windowedAggregate", "timeColumn": "t", "windowMs": 1000, "groupBy": ["f"], "aggs": [{ "op": "count", "alias": "n" }] });
     let other_nan = f64::from_bits(f64::NAN.to_bits() | 1);
     assert_eq!(results(&step, &[0.0, -0.0, f64::NAN, other_nan].map(float)), ["0 1000 0.0 2", "0 1000 NaN 2"]);
+}
+
+#[test]
+fn p125_p126_a_sum_of_decimals_beyond_38_digits_is_a_bad_output_row_and_one_that_returns_is_exact() {
+    let step =
+        json!({ "op": "windowedAggregate", "timeColumn": "t", "windowMs": 1000, "aggs": [{ "op": "sum", "column": "d", "alias": "sum" }] });
+    let most = 10i128.pow(38) - 1;
+    let batch = |value: i128| {
+        let decimals = Decimal128Array::from(vec![value]).with_precision_and_scale(38, 3).unwrap();
+        let columns: [(&str, ArrayRef); 2] = [("t", Arc::new(TimestampMillisecondArray::from(vec![0]))), ("d", Arc::new(decimals))];
+        RecordBatch::try_from_iter(columns).unwrap()
+    };
+    let run = |values: &[i128], paranoid: bool| {
+        let mut job = testing::Job::new(testing::bind(&step, &[StreamType::append(batch(0).schema())], false), 1, 100);
+        let acts: Vec<testing::Act> = values.iter().map(|value| testing::Act::Rows(0, batch(*value))).collect();
+        job.run(&acts, paranoid);
+        (job.made.rows(), job.made.bad.iter().map(|bad| bad.reason).collect::<Vec<_>>())
+    };
+    for paranoid in [false, true] {
+        assert_eq!(run(&[most, most], paranoid), (vec![], vec![BadReason::Overflow]));
+        assert_eq!(run(&[most, 1000], paranoid), (vec![], vec![BadReason::Overflow]));
+        assert_eq!(run(&[most, most, 1000], paranoid), (vec![], vec![BadReason::Overflow]));
+        let back = run(&[most, most, 1000, -most], paranoid);
+        assert_eq!(back, (vec![], vec![BadReason::Overflow]), "most and one more is still beyond");
+        let back = run(&[most, most, 1000, -most, -1000], paranoid);
+        assert_eq!(back, (vec!["0 1000 99999999999999999999999999999999999.999".to_string()], vec![]));
+    }
+}
+
+#[test]
+fn p135_an_aggregate_refuses_a_type_it_cannot_take_and_leaves_nothing_out_in_silence() {
+    for op in ["sum", "avg", "varPop", "boolAnd", "bitXor", "median"] {
+        let step = aggregates(json!([{ "op": op, "column": "s", "alias": "a" }, { "op": "count", "alias": "n" }]));
+        let input = StreamType::append(super::harness::schema());
+        let found = parse_step(&step).unwrap().bind(&[input], &BindCtx::new()).map(|_| ()).unwrap_err();
+        let found = found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        assert!(found.contains("aggs") && found.contains('s') && found.contains("string"), "{op}: {found}");
+    }
 }

@@ -65,3 +65,20 @@ fn p064_a_row_that_is_too_old_costs_itself_and_not_the_rest_of_its_batch() {
     job.watermark(EventTime::MAX);
     assert_eq!((job.made.late, job.made.rows().len()), (2, 4));
 }
+
+#[test]
+fn p139_a_window_that_emits_nothing_leaves_nothing_behind() {
+    // The sum outgrows its type, so that the window fires without a row.
+    let step = json!({ "op": "windowedAggregate", "timeColumn": "t", "windowMs": 10, "groupBy": ["k"], "aggs": [{ "op": "sum", "column": "v", "alias": "sum" }] });
+    let pieces = |windows: i64| {
+        let mut job = Job::new(&step, 1, 100);
+        for window in 0..windows {
+            job.rows(&[row(window * 10, window, i64::MAX), row(window * 10 + 1, window, i64::MAX)]);
+            job.snapshot();
+        }
+        job.watermark(EventTime::from_millis(100_000));
+        assert_eq!((job.made.rows().len(), job.made.bad.len() as i64), (0, windows));
+        job.snapshot().len()
+    };
+    assert_eq!(pieces(100), pieces(0), "no piece of state but how far time has come");
+}
