@@ -1,4 +1,4 @@
-//! Everything a newcomer or CI runs: `cargo xtask demo`, `test`, `guests`, `bench`, `chaos`.
+//! Everything a newcomer or CI runs: `cargo xtask demo`, `test`, `guests`, `bench`, `soak`, `chaos`.
 //!
 //! Each command checks the machine first, installs what is missing where it may, and builds what it needs, so that a fresh
 //! clone needs nothing but Rust and a C compiler.
@@ -10,6 +10,7 @@ mod demo;
 mod fuzz;
 mod guests;
 mod process;
+mod soak;
 mod system;
 mod test;
 
@@ -43,6 +44,17 @@ enum Task {
         /// Only targets whose name contains this: expressions, json, csv, avro, protobuf
         filter: Option<String>,
     },
+    /// Run pipelines with ever new keys and fail if resident memory grows
+    Soak {
+        /// Events per pipeline, in millions
+        #[arg(long, default_value_t = 100.0)]
+        millions: f64,
+        /// A binary that is there already; without it a release is built
+        #[arg(long)]
+        binary: Option<PathBuf>,
+        /// Only pipelines whose name contains this: window, session, dedup, join, topn
+        filter: Option<String>,
+    },
     /// Kill a running pipeline again and again and compare what it wrote
     Chaos {
         /// How many times
@@ -65,6 +77,7 @@ fn main() -> Result<ExitCode> {
         }
         Task::Bench(bench) => bench::run_all(&root, &bench),
         Task::Fuzz { minutes, filter } => fuzz::run_all(&root, minutes, filter.as_deref()),
+        Task::Soak { millions, binary, filter } => soak::run_all(&root, millions, filter.as_deref(), binary),
         Task::Chaos { kills } => test::chaos(&root, kills),
     }?;
     Ok(ExitCode::SUCCESS)
