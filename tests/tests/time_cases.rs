@@ -211,16 +211,20 @@ fn p035_p036_a_split_without_rows_and_a_task_without_a_split_do_not_hold_windows
 #[test]
 fn p037_p038_after_all_inputs_were_idle_time_goes_on_with_the_first_that_returns() {
     let idle = || Say::State(SplitState::CaughtUp);
-    let source = Told::new([("a", vec![Say::Rows(vec![0, 20 * SECOND]), idle()]), ("b", vec![idle()])]);
+    let source = Told::new([("a", vec![Say::Rows(vec![0, 20 * SECOND]), Say::State(SplitState::Pending)]), ("b", vec![idle()])]);
     let out = Collector::new();
     let (told, seen) = (source.clone(), out.clone());
     let mut since = None;
     run(&source, 2, 10 * SECOND, &out, None, move |beat| {
-        let first = *since.get_or_insert_with(|| beat + LONG);
-        if seen.visible().is_empty() {
-            since = None;
-        } else if beat == first {
-            told.say("b", Say::Rows(vec![25 * SECOND, 45 * SECOND]));
+        if !seen.visible().is_empty() {
+            // `b` is idle, for otherwise nothing would be visible; now `a` is too, and long after that `b` returns.
+            let returns = *since.get_or_insert_with(|| {
+                told.say("a", idle());
+                beat + LONG
+            });
+            if beat == returns {
+                told.say("b", Say::Rows(vec![25 * SECOND, 45 * SECOND]));
+            }
         }
         signal(windows(&seen).len() < 2)
     });
