@@ -68,7 +68,7 @@ impl Parts {
         self.held += open.held;
         let full = self.config.roll_bytes.is_some_and(|limit| open.part.written() >= limit);
         if full || self.config.roll_every.is_some_and(|limit| now.saturating_sub(open.begun) >= limit) {
-            self.end(&folder.to_string())?;
+            self.end(folder)?;
         }
         self.relieve()?;
         Ok(refused)
