@@ -11,6 +11,9 @@ use tidegate_api::config::problems_of;
 use tidegate_api::testkit::ManualClock;
 use tidegate_api::{CommitToken, EventTime};
 
+/// What a folder of a day and a number, as its name gives them, holds.
+type ByFolder = std::collections::BTreeMap<(Option<String>, Option<String>), Vec<(i64, bool)>>;
+
 /// Every visible file below a folder, with the folders it is in.
 fn files(root: &Path) -> Vec<(Vec<String>, PathBuf)> {
     fn walk(folder: &Path, within: &[String], found: &mut Vec<(Vec<String>, PathBuf)>) {
@@ -115,7 +118,7 @@ proptest! {
         };
         let AnySink::Transactional(mut writer) = sink.open(SinkCtx::new(run.clone(), batch(&[], 0).schema())).unwrap() else { panic!() };
         let mut committer = sink.committer(SinkCtx::for_commit(run)).unwrap();
-        let mut expected: std::collections::BTreeMap<(Option<String>, Option<String>), Vec<(i64, bool)>> = Default::default();
+        let mut expected: ByFolder = Default::default();
         let mut n = 0;
         for (epoch, batches) in (1..).zip(&epochs) {
             for rows in batches {
@@ -133,7 +136,7 @@ proptest! {
                 _ => prop_assert!(batches.iter().all(Vec::is_empty)),
             }
         }
-        let mut found: std::collections::BTreeMap<(Option<String>, Option<String>), Vec<(i64, bool)>> = Default::default();
+        let mut found: ByFolder = Default::default();
         let mut all = files(&folder.path().join("out"));
         let number = |path: &Path| -> Vec<u64> {
             path.file_stem().unwrap().to_str().unwrap().split('-').filter_map(|part| part.parse().ok()).collect()
