@@ -121,7 +121,7 @@ impl Pattern {
         let rate = per_second(unit);
         let (seconds, ticks) = (value.div_euclid(rate), value.rem_euclid(rate));
         // The years below are a small part of this, which keeps what follows within int64.
-        if seconds.abs() > 1 << 40 {
+        if seconds.unsigned_abs() > 1 << 40 {
             return Err(OUTSIDE.to_string());
         }
         let offset = zone.offset_at(seconds);
@@ -356,6 +356,16 @@ mod tests {
         fn no_text_breaks_a_pattern(text in "\\PC{0,30}", pattern in "\\PC{0,12}|[%YmdHMSfjaAbBzspIey: 0-9T-]{0,16}") {
             if let Ok(pattern) = Pattern::parse(&pattern) {
                 let _ = pattern.read(&text, pattern.unit(), Zone::Utc);
+            }
+        }
+    }
+
+    #[test]
+    fn times_at_the_ends_of_their_type_are_outside_of_the_years() {
+        let pattern = Pattern::parse("%F %T").unwrap();
+        for value in [i64::MIN, i64::MIN + 1, i64::MAX] {
+            for unit in [TimeUnit::Second, TimeUnit::Millisecond] {
+                assert_eq!(pattern.write(value, unit, Zone::Utc, &mut String::new()), Err(OUTSIDE.to_string()), "{value} {unit:?}");
             }
         }
     }

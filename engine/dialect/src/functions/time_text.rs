@@ -116,7 +116,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             Ok(args.into_time(DataType::Timestamp(unit, Some(name)), move |row| {
                 let (seconds, fraction) = (row.int(0).div_euclid(rate), row.int(0).rem_euclid(rate));
                 // Beyond this the clocks of named zones have no rules, and additions might leave int64.
-                if seconds.abs() > 1 << 60 {
+                if seconds.unsigned_abs() > 1 << 60 {
                     return Err("time is out of range".to_string());
                 }
                 let moment = zone.moment_of(seconds + own.offset_at(seconds));
