@@ -5,7 +5,8 @@
 //! one that writes; what it must not do, the machine does not order.
 
 use crate::graph::SourceNode;
-use crate::job::{Job, JobControl, KillPoint};
+use crate::job::{Job, JobControl};
+use crate::killpoint::{KillPoint, Watched};
 use crate::signal::Signal;
 use crate::start::Assigned;
 use crate::task::{Command, Report};
@@ -205,6 +206,7 @@ impl Coordinator {
                 Report::Opened => {
                     self.opened += 1;
                     if self.opened == self.parts.tasks {
+                        self.parts.job.config.kill(KillPoint::Opened, self.parts.ledger.manifest().epoch)?;
                         self.running = true;
                         self.parts.sources.iter().for_each(|source| source.tell(|| Command::Start));
                     }
@@ -280,7 +282,7 @@ impl Coordinator {
             }
             Action::WriteStates { epoch } => {
                 self.parts.job.config.kill(KillPoint::Prepare, epoch)?;
-                let fact = match self.write_states() {
+                let fact = match self.write_states(epoch)? {
                     Ok(()) => Fact::StatesDurable { epoch },
                     Err(error) => Fact::Failed { epoch, step: Step::States, error },
                 };
@@ -288,7 +290,7 @@ impl Coordinator {
             }
             Action::CreateManifest { epoch, ended } => {
                 self.parts.job.config.kill(KillPoint::BeforeManifest, epoch)?;
-                let fact = match self.create_manifest(epoch, ended) {
+                let fact = match self.create_manifest(epoch, ended)? {
                     Ok(fact) => fact,
                     Err(error) => Fact::Failed { epoch, step: Step::Manifest, error },
                 };
@@ -311,12 +313,20 @@ impl Coordinator {
                     Ok(()) => Fact::MarkWritten { epoch },
                     Err(error) => Fact::Failed { epoch, step: Step::Mark, error },
                 };
+                if matches!(fact, Fact::MarkWritten { .. }) {
+                    self.parts.job.config.kill(KillPoint::AfterMark, epoch)?;
+                }
                 self.tell(fact);
                 self.parts.control.settled(self.parts.machine.settled());
             }
             Action::Prune { newest } => {
-                if let Err(error) = self.parts.pruner.prune(self.parts.job.store.as_ref()) {
-                    tracing::warn!(%error, epoch = %newest, "pruning failed; the next epoch tries again");
+                let config = &self.parts.job.config;
+                let store = Watched::new(self.parts.job.store.as_ref(), config.kill.as_ref(), KillPoint::MidPrune, newest);
+                let pruned = self.parts.pruner.prune(&store);
+                store.survived()?;
+                match pruned {
+                    Ok(()) => config.kill(KillPoint::AfterPrune, newest)?,
+                    Err(error) => tracing::warn!(%error, epoch = %newest, "pruning failed; the next epoch tries again"),
                 }
             }
             Action::RenewClaim => self.renew_claim(),
@@ -329,34 +339,48 @@ impl Coordinator {
         Ok(Control::Progress)
     }
 
-    fn write_states(&self) -> Result<()> {
+    /// The outer error ends the attempt, the inner one may be repeated; so for all that follow.
+    fn write_states(&self, epoch: Epoch) -> Result<Result<()>> {
         for (key, body) in self.parts.ledger.objects() {
-            let bytes = body.bytes().context(|| format!("state object `{key}`"))?;
-            self.parts.job.store.put(key, &bytes).context(|| format!("state object `{key}`"))?;
+            let bytes = body.bytes().context(|| format!("state object `{key}`"));
+            let written = bytes.and_then(|bytes| self.parts.job.store.put(key, &bytes).context(|| format!("state object `{key}`")));
+            if written.is_err() {
+                return Ok(written);
+            }
+            self.parts.job.config.kill(KillPoint::MidStates, epoch)?;
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
-    fn create_manifest(&mut self, epoch: Epoch, ended: Option<End>) -> Result<Fact> {
-        let wall = self.parts.job.config.clock.wall();
-        let manifest = self.parts.ledger.seal(ended, wall)?;
-        match publish(self.parts.job.store.as_ref(), manifest)? {
+    fn create_manifest(&mut self, epoch: Epoch, ended: Option<End>) -> Result<Result<Fact>> {
+        let config = &self.parts.job.config;
+        let manifest = match self.parts.ledger.seal(ended, config.clock.wall()) {
+            Ok(manifest) => manifest,
+            Err(error) => return Ok(Err(error)),
+        };
+        let store = Watched::new(self.parts.job.store.as_ref(), config.kill.as_ref(), KillPoint::MidManifest, epoch);
+        let published = publish(&store, manifest);
+        store.survived()?;
+        Ok(published.map(|published| self.created(epoch, published)))
+    }
+
+    fn created(&mut self, epoch: Epoch, published: Published) -> Fact {
+        match published {
             Published::Ours => {
                 self.parts.ledger.published();
                 self.parts.pruner.published(self.parts.ledger.manifest());
-                Ok(Fact::ManifestCreated { epoch })
+                Fact::ManifestCreated { epoch }
             }
             Published::Theirs { owner } => {
                 #[cfg(feature = "testkit")]
                 if self.parts.job.config.planted.epochs == tidegate_epochs::PlantedBug::FenceSkipped {
                     self.parts.ledger.published();
                 }
-                Ok(Fact::ManifestConflict { epoch, owner })
+                Fact::ManifestConflict { epoch, owner }
             }
         }
     }
 
-    /// The outer error ends the attempt, the inner one may be repeated.
     fn commit(&mut self, epoch: Epoch) -> Result<Result<()>> {
         for (sink, committer) in &mut self.parts.committers {
             let tokens = self.parts.ledger.pending(epoch, sink);

@@ -4,6 +4,7 @@ use crate::coordinator::Finished;
 use crate::driver::drive;
 use crate::edge::Capacity;
 use crate::graph::JobGraph;
+use crate::killpoint::{KillHook, KillPoint};
 use crate::metrics::{Meters, MetricsSnapshot, NodeRole};
 use crate::restart::{RestartPolicy, Restarts};
 use crate::signal::Signal;
@@ -17,50 +18,6 @@ use std::time::Duration;
 use tidegate_api::{Clock, Epoch, Error, ErrorKind, EventTime, OutputSink, Result, RunId, SystemClock};
 use tidegate_epochs::open::IsGone;
 use tidegate_epochs::{AtEnd, EpochStore, taken_over};
-
-/// Where a chaos test may end the process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum KillPoint {
-    /// Every sink has prepared the epoch; nothing of it is durable in the store yet.
-    Prepare,
-    /// State is durable, the manifest is not.
-    BeforeManifest,
-    /// The manifest exists, nothing is committed.
-    AfterManifest,
-    /// One sink has committed; others, the acknowledgements and the mark have not.
-    MidCommit,
-    /// Every sink has committed and sources are acknowledged; the mark does not exist.
-    BeforeMark,
-    /// A start has committed what was pending and has not undone the rest.
-    MidRecover,
-}
-
-impl KillPoint {
-    /// All of them, in the order of an epoch.
-    pub const ALL: [KillPoint; 6] = [
-        KillPoint::Prepare,
-        KillPoint::BeforeManifest,
-        KillPoint::AfterManifest,
-        KillPoint::MidCommit,
-        KillPoint::BeforeMark,
-        KillPoint::MidRecover,
-    ];
-
-    /// Its stable name.
-    pub fn name(self) -> &'static str {
-        match self {
-            KillPoint::Prepare => "prepare",
-            KillPoint::BeforeManifest => "before-manifest",
-            KillPoint::AfterManifest => "after-manifest",
-            KillPoint::MidCommit => "mid-commit",
-            KillPoint::BeforeMark => "before-mark",
-            KillPoint::MidRecover => "mid-recover",
-        }
-    }
-}
-
-/// Called at every kill point, with the epoch. A chaos test kills the process in it; an error ends the attempt.
-pub type KillHook = Arc<dyn Fn(KillPoint, Epoch) -> Result<()> + Send + Sync>;
 
 /// Builds a sink from a configuration that a manifest recorded, to finish what was prepared under it.
 pub type RebuildSink = Arc<dyn Fn(&str, &serde_json::Value) -> Result<Arc<dyn OutputSink>> + Send + Sync>;

@@ -17,6 +17,7 @@ pub mod exchange;
 pub mod graph;
 mod input;
 mod job;
+mod killpoint;
 mod late;
 pub mod metrics;
 mod output;
@@ -34,7 +35,8 @@ pub use edge::Capacity;
 pub use graph::JobGraph;
 #[cfg(feature = "testkit")]
 pub use job::Planted;
-pub use job::{Ending, Job, JobConfig, JobControl, KillHook, KillPoint, Outcome, Progress, RebuildSink};
+pub use job::{Ending, Job, JobConfig, JobControl, Outcome, Progress, RebuildSink};
+pub use killpoint::{KillHook, KillPoint};
 pub use late::FutureRowsStep;
 pub use metrics::MetricsSnapshot;
 pub use restart::RestartPolicy;

@@ -17,7 +17,8 @@ pub use self::random::SimRandom;
 use self::process::{Fate, Process};
 use self::store::SlowStore;
 use crate::graph::JobGraph;
-use crate::job::{Ending, Job, JobConfig, JobControl, KillPoint};
+use crate::job::{Ending, Job, JobConfig, JobControl};
+use crate::killpoint::KillPoint;
 use crate::start::{Start, start};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -267,7 +268,7 @@ impl World<'_> {
 }
 
 /// A hook that now and then kills: from then on nothing reaches the store.
-fn hook(plan: &FaultPlan, killed_at: &Arc<Mutex<Option<KillPoint>>>, seed: u64) -> crate::job::KillHook {
+fn hook(plan: &FaultPlan, killed_at: &Arc<Mutex<Option<KillPoint>>>, seed: u64) -> crate::killpoint::KillHook {
     let (plan, killed_at) = (plan.clone(), Arc::clone(killed_at));
     let random = Mutex::new(SimRandom::new(seed));
     Arc::new(move |point: KillPoint, _: Epoch| {

@@ -9,7 +9,8 @@ mod build;
 use self::build::build;
 use crate::coordinator::{Coordinator, CoordinatorParts};
 use crate::graph::{Node, NodeKind, SinkNode};
-use crate::job::{Failure, Job, JobControl, KillPoint};
+use crate::job::{Failure, Job, JobControl};
+use crate::killpoint::KillPoint;
 use crate::metrics::Meters;
 use crate::task::{Seat, Task};
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,7 +58,10 @@ pub(crate) fn start(job: &Job, control: &JobControl) -> Result<Start, Failure> {
     };
     control.settled(base.manifest.epoch);
     // From here on a failure is that of a source or sink: a first start reports it at once.
-    equip(job, control, &request, base)
+    let epoch = base.manifest.epoch;
+    job.config
+        .kill(KillPoint::AfterRecover, epoch)
+        .and_then(|()| equip(job, control, &request, base))
         .map(|running| Start::Running(Box::new(running)))
         .map_err(|error| Failure { error, may_restart: false })
 }
@@ -111,6 +115,7 @@ fn begin(job: &Job, request: &OpenRequest) -> Result<Begun, Failure> {
     let first_start = |error: Error| Failure { error, may_restart: false };
     loop {
         let wall = job.config.clock.wall();
+        job.config.kill(KillPoint::BeforeOpening, Epoch(0))?;
         match open(job.store.as_ref(), request, wall)? {
             Opening::Complete { epoch, unsettled } => {
                 if let Some(plan) = unsettled {
@@ -119,6 +124,7 @@ fn begin(job: &Job, request: &OpenRequest) -> Result<Begun, Failure> {
                 return Ok(Begun::Complete(epoch));
             }
             Opening::Resume(plan) => {
+                job.config.kill(KillPoint::AfterOpening, plan.epoch())?;
                 settle_plan(job, &plan).map_err(first_start)?;
                 for (operator, reason) in &plan.dropped_state {
                     tracing::warn!(operator, reason, "its state was dropped");
@@ -146,6 +152,7 @@ fn begin(job: &Job, request: &OpenRequest) -> Result<Begun, Failure> {
                 match publish(job.store.as_ref(), &manifest)? {
                     Published::Ours => {
                         tracing::info!(run = %manifest.run_id, "begins");
+                        job.config.kill(KillPoint::AfterOpening, manifest.epoch)?;
                         let pruner = Pruner::new(manifest.run, job.config.keep_epochs, [&manifest]);
                         return Ok(Begun::At(Box::new(Base { manifest, pruner, restoring: false })));
                     }
@@ -177,7 +184,7 @@ fn settle_plan(job: &Job, plan: &RecoveryPlan) -> Result<()> {
         let Some(writing) = writing else { return Ok(Box::new(LeftAlone)) };
         let committer = writing.committer(ctx)?;
         Ok(match &job.config.kill {
-            Some(_) => Box::new(Watched { inner: committer, job: job.clone(), epoch: plan.epoch() }),
+            Some(_) => Box::new(WatchedCommitter { inner: committer, job: job.clone(), epoch: plan.epoch() }),
             None => committer,
         })
     })
@@ -243,16 +250,18 @@ impl Committer for LeftAlone {
     }
 }
 
-/// Calls the kill hook between committing and undoing.
-struct Watched {
+/// Calls the kill hook after committing and before undoing.
+struct WatchedCommitter {
     inner: Box<dyn Committer>,
     job: Job,
     epoch: Epoch,
 }
 
-impl Committer for Watched {
+impl Committer for WatchedCommitter {
     fn commit(&mut self, epoch: Epoch, tokens: &[CommitToken]) -> Result<Vec<CommitOutcome>> {
-        self.inner.commit(epoch, tokens)
+        let outcomes = self.inner.commit(epoch, tokens)?;
+        self.job.config.kill(KillPoint::MidRecommit, epoch)?;
+        Ok(outcomes)
     }
 
     fn abort(&mut self, epoch: Epoch, tokens: &[CommitToken]) -> Result<()> {

@@ -15,7 +15,7 @@ use support::tumbling::PARTS;
 use tidegate_api::{Error, Result, RunId};
 use tidegate_epochs::PlantedBug;
 use tidegate_runtime::simulate::{SimConfig, SimRandom, SimReport, SimStart, simulate};
-use tidegate_runtime::{Capacity, JobConfig, MemoryLimit, Planted};
+use tidegate_runtime::{Capacity, JobConfig, KillPoint, MemoryLimit, Planted};
 
 /// Runs one seed and compares what the sinks show.
 fn run(seed: u64, planted: Planted) -> Result<SimReport> {
@@ -73,7 +73,7 @@ fn every_row_comes_out_once_whatever_dies_and_when() {
     }
     println!("{total:?}");
     assert!(total.deaths > 0 && total.fenced > 0, "{total:?}");
-    assert_eq!(total.kill_points.len(), 6, "{total:?}");
+    assert_eq!(total.kill_points.len(), KillPoint::ALL.len(), "{total:?}");
     let parts = PARTS.load(Ordering::Relaxed);
     println!("parts of state were opened {parts} times");
     assert!(parts > 1000, "state was put aside too seldom: {parts}");

@@ -1,6 +1,7 @@
 use super::random::SimRandom;
 use crate::coordinator::{Control, Coordinator, Finished};
-use crate::job::{Ending, JobControl, KillPoint};
+use crate::job::{Ending, JobControl};
+use crate::killpoint::KillPoint;
 use crate::signal::Signal;
 use crate::start::Running;
 use crate::task::{Report, Seat, Task, Turn};

@@ -294,6 +294,7 @@ impl Maker<'_> {
             bad: self.bad,
             outputs: self.outputs,
             meters: self.meters,
+            kill: self.job.config.kill.clone(),
         }))
     }
 }

@@ -5,6 +5,7 @@ use super::{Report, Seat, Task, Turn};
 use crate::bad::{BadRows, Finder, Origin};
 use crate::graph::SinkNode;
 use crate::input::{Incoming, Inputs};
+use crate::killpoint::{KillHook, KillPoint};
 use crate::metrics::NodeMeters;
 use crate::output::Outputs;
 use arrow::array::{AsArray, BinaryArray, RecordBatch, RecordBatchOptions};
@@ -31,6 +32,8 @@ pub(crate) struct SinkParts {
     /// The bad edge, if there is one.
     pub(crate) outputs: Outputs,
     pub(crate) meters: Arc<NodeMeters>,
+    /// For chaos tests.
+    pub(crate) kill: Option<KillHook>,
 }
 
 /// See the module's documentation.
@@ -209,6 +212,7 @@ impl SinkTask {
 
     /// Delivers what was taken and, once the sink has answered or promised to, sends the barrier on.
     fn flush(&mut self, barrier: Barrier) -> Result<Turn> {
+        self.pass(KillPoint::BeforePreCommit, barrier.epoch)?;
         let outcome = match &mut self.parts.writer {
             AnySink::AtLeastOnce(sink) => sink.flush(barrier.epoch).map(|flushed| match flushed {
                 Flushed::Done => Barriered::Done(None),
@@ -222,6 +226,7 @@ impl SinkTask {
         };
         match outcome {
             Ok(outcome) => {
+                self.pass(KillPoint::AfterPreCommit, barrier.epoch)?;
                 self.retries.succeeded();
                 self.barrier = None;
                 self.parts.outputs.barrier(barrier)?;
@@ -239,6 +244,10 @@ impl SinkTask {
             Err(error) => self.retries.failed(error, self.parts.seat.clock.monotonic(), &self.parts.seat.name)?,
         }
         Ok(Turn::Progress)
+    }
+
+    fn pass(&self, point: KillPoint, epoch: Epoch) -> Result<()> {
+        self.parts.kill.as_ref().map_or(Ok(()), |hook| hook(point, epoch))
     }
 
     fn end(&mut self) -> Result<()> {

@@ -3,10 +3,12 @@
 //! Results go to stdout and nothing else does; logs, progress and mistakes go to stderr. Every verb that reads a pipeline file
 //! reads it the same way, variables included.
 
+mod chaos;
 mod lists;
 mod plan;
 mod progress;
 mod run;
+mod trial;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use std::io::IsTerminal;
@@ -39,6 +41,29 @@ enum Verb {
         /// For chaos tests: stand still at the named point of the protocol, the given number of times in
         #[arg(long, hide = true, value_name = "POINT[:N]")]
         pause_at: Option<String>,
+        /// For chaos tests: freeze the whole process there, until it is thawed from outside
+        #[arg(long, hide = true, value_name = "POINT[:N]")]
+        freeze_at: Option<String>,
+        /// For `chaos`, which says here how its children differ from a run
+        #[arg(long, hide = true)]
+        trial: Option<String>,
+    },
+    /// Run a bounded pipeline undisturbed and killed, and say what each sink is worth; writes to a folder of its own
+    Chaos {
+        /// The pipeline file
+        file: PathBuf,
+        /// How often to kill it
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+        kills: u32,
+        /// Decides the order of the kills; equal seeds decide alike
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// How to print what was found
+        #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+        format: ReportFormat,
+        /// Keep state, outputs and logs of the runs even if nothing was convicted
+        #[arg(long)]
+        keep: bool,
     },
     /// Check a pipeline file and everything it names, without running it
     Validate {
@@ -81,6 +106,14 @@ enum PlanFormat {
     Mermaid,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ReportFormat {
+    /// For people
+    Text,
+    /// A JSON object per line
+    Json,
+}
+
 /// Exit codes that no error kind has.
 const USAGE: u8 = 64;
 const CONFIG: u8 = 78;
@@ -99,7 +132,12 @@ pub(crate) fn main() -> ExitCode {
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
     logs.compact().init();
     let code = match args.verb {
-        Verb::Run { file, fresh, takeover, pause_at } => run::run(&file, fresh, takeover, pause_at.as_deref()),
+        Verb::Run { file, fresh, takeover, pause_at, freeze_at, trial } => {
+            run::run(&file, &run::RunArgs { fresh, takeover, pause_at, freeze_at, trial })
+        }
+        Verb::Chaos { file, kills, seed, format, keep } => {
+            chaos::chaos(&file, &chaos::ChaosArgs { kills, seed, json: format == ReportFormat::Json, keep })
+        }
         Verb::Validate { file } => plan::validate(&file),
         Verb::Plan { file, format, explain } => plan::plan(&file, format, explain),
         Verb::Steps { name } => lists::steps(name.as_deref()),

@@ -33,7 +33,7 @@ pub(super) fn plan(path: &Path, format: PlanFormat, explain: bool) -> u8 {
     }
 }
 
-fn host(file: &Arc<PipelineFile>) -> FileHost {
+pub(super) fn host(file: &Arc<PipelineFile>) -> FileHost {
     let never = Arc::new(AtomicBool::new(false));
     let settings = file.host_settings().with_default_state_dir(super::run::default_state_dir(file));
     FileHost::new(Arc::clone(file), settings, host_config(), never, Box::new(|_| {}))

@@ -2,6 +2,7 @@
 
 use super::plan::block_on;
 use super::progress::Progress;
+use super::trial::Trial;
 use super::{read, refuse};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -9,15 +10,39 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidegate::Prepared;
 use tidegate::control::StartOptions;
-use tidegate::file::{FileHost, PipelineFile};
+use tidegate::file::{FileHost, PipelineFile, TrialHost};
 use tidegate::{host::HostConfig, run_stream};
+use tidegate_api::Error;
 use tidegate_connectors::stdout::StdoutTarget;
 use tidegate_runtime::{KillHook, KillPoint};
 
-pub(super) fn run(path: &Path, fresh: bool, takeover: bool, pause_at: Option<&str>) -> u8 {
+/// What `run` was asked for.
+pub(super) struct RunArgs {
+    pub(super) fresh: bool,
+    pub(super) takeover: bool,
+    pub(super) pause_at: Option<String>,
+    pub(super) freeze_at: Option<String>,
+    pub(super) trial: Option<String>,
+}
+
+pub(super) fn run(path: &Path, args: &RunArgs) -> u8 {
     let file = match read(path) {
         Ok(file) => file,
         Err(mistakes) => return refuse(&mistakes),
+    };
+    let trial = match args.trial.as_deref().map(serde_json::from_str::<Trial>).transpose() {
+        Ok(trial) => trial,
+        Err(error) => {
+            eprintln!("this is no trial: {error}");
+            return super::USAGE;
+        }
+    };
+    let (file, trial_host) = match &trial {
+        None => (file, TrialHost::default()),
+        Some(trial) => match redirect(trial, file) {
+            Ok(redirected) => redirected,
+            Err(code) => return code,
+        },
     };
     let stop = Arc::new(AtomicBool::new(false));
     if let Err(error) = stop_on_signals(&stop) {
@@ -30,10 +55,11 @@ pub(super) fn run(path: &Path, fresh: bool, takeover: bool, pause_at: Option<&st
         .host_settings()
         .with_local_claims()
         .with_default_state_dir(default_state_dir(&file))
-        .with_start(StartOptions::default().with_fresh(fresh).with_takeover(takeover))
+        .with_start(StartOptions::default().with_fresh(args.fresh).with_takeover(args.takeover))
         .with_default_heartbeat(std::time::Duration::from_millis(200));
-    if let Some(text) = pause_at {
-        match pause_hook(text) {
+    for (text, still) in [(&args.pause_at, Still::Parked), (&args.freeze_at, Still::Frozen)] {
+        let Some(text) = text else { continue };
+        match pause_hook(text, still) {
             Some(hook) => settings = settings.with_kill_hook(hook),
             None => {
                 eprintln!("`{text}` is no point of the protocol");
@@ -41,9 +67,12 @@ pub(super) fn run(path: &Path, fresh: bool, takeover: bool, pause_at: Option<&st
             }
         }
     }
+    if let Some(hook) = trial.as_ref().and_then(Trial::hook) {
+        settings = settings.with_kill_hook(hook);
+    }
     let stdout = StdoutTarget::new(Pipe { stop: Arc::clone(&stop) });
     let host = FileHost::new(Arc::clone(&file), settings, host_config(), stop, Box::new(move |record| shown.show(record)));
-    let host = Arc::new(host.with_stdout(stdout));
+    let host = Arc::new(host.with_stdout(stdout).with_trial(trial_host));
     // All mistakes with their lines, before anything starts; the run itself would only name their paths.
     match block_on(host.check()) {
         Ok(prepared) => tell_inferred(&prepared, |text| file.mask().apply(text)),
@@ -52,7 +81,25 @@ pub(super) fn run(path: &Path, fresh: bool, takeover: bool, pause_at: Option<&st
     let pipeline = file.name().to_string();
     block_on(run_stream(Arc::clone(&host) as Arc<dyn tidegate::ControlPlane>, String::new(), pipeline, json!({})));
     progress.finish();
+    if let Some(trial) = &trial {
+        // Who waits for it finds no record, and says so.
+        let _ = std::fs::write(trial.record(), host.last_record().to_string());
+    }
     report(&host.last_record(), |text| file.mask().apply(text))
+}
+
+/// The pipeline and the host of a trial, or the exit code of a refusal.
+fn redirect(trial: &Trial, file: Arc<PipelineFile>) -> Result<(Arc<PipelineFile>, TrialHost), u8> {
+    let file = Arc::into_inner(file).ok_or(70u8)?;
+    let redirected = trial.redirect(file).map_err(|problems| {
+        problems.iter().for_each(|problem| eprintln!("{problem}"));
+        super::CONFIG
+    })?;
+    let host = trial.host(&redirected.places).map_err(|error| {
+        eprintln!("{error}");
+        super::CONFIG
+    })?;
+    Ok((Arc::new(redirected.file), host))
 }
 
 /// Says which schemas this start has inferred; those of an earlier start were said by it.
@@ -118,19 +165,32 @@ pub(super) fn host_config() -> HostConfig {
     HostConfig::default().with_cache_dir(cache)
 }
 
-/// Stands still at the `n`-th passing of a point, saying so, until somebody kills the process.
-fn pause_hook(text: &str) -> Option<KillHook> {
+/// How a process stands still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Still {
+    /// The thread that came to the point, until somebody kills the process.
+    Parked,
+    /// The whole process, until somebody thaws it; then it goes on.
+    Frozen,
+}
+
+/// Stands still at the `n`-th passing of a point, saying so.
+fn pause_hook(text: &str, still: Still) -> Option<KillHook> {
     let (name, count) = text.split_once(':').unwrap_or((text, "1"));
-    let point = KillPoint::ALL.into_iter().find(|point| point.name() == name)?;
+    let point = KillPoint::named(name)?;
     let left = AtomicU64::new(count.parse().ok().filter(|count| *count > 0)?);
     Some(Arc::new(move |at, epoch| {
-        if at == point && left.fetch_sub(1, Ordering::SeqCst) == 1 {
-            eprintln!("paused at {name} epoch {epoch}", name = at.name());
-            loop {
-                std::thread::park();
-            }
+        if at != point || left.fetch_sub(1, Ordering::SeqCst) != 1 {
+            return Ok(());
         }
-        Ok(())
+        eprintln!("paused at {name} epoch {epoch}", name = at.name());
+        match still {
+            Still::Parked => loop {
+                std::thread::park();
+            },
+            Still::Frozen => signal_hook::low_level::raise(libc::SIGSTOP)
+                .map_err(|error| Error::internal("cannot freeze this process").caused_by(error)),
+        }
     }))
 }
 

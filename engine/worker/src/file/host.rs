@@ -1,5 +1,6 @@
 //! The one-process host: a pipeline file behind the host contract.
 
+use super::paced::Paced;
 use super::{Mistake, PipelineFile};
 use crate::compute::Plugins;
 use crate::control::{Binding, BuildSignal, ControlPlane, HostSettings, Topology};
@@ -8,7 +9,7 @@ use crate::prepare::{Prepared, prepare};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use serde_json::{Map, Value};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,7 +50,7 @@ impl FileHost {
     ) -> Self {
         let plugins = Plugins::read(&settings, config).ok();
         settings.loaded_plugins = plugins.clone();
-        let builder = Builder { base_dir: file.base_dir.clone(), plugins, stdout: StdoutTarget::process() };
+        let builder = Builder { base_dir: file.base_dir.clone(), plugins, stdout: StdoutTarget::process(), trial: TrialHost::default() };
         settings.rebuild_sink = Some(rebuild(&file, &builder));
         FileHost { roles: Roles::of(&file), builder, file, settings, stop, on_record, last: Mutex::new(Value::Null) }
     }
@@ -127,6 +128,14 @@ impl FileHost {
         self
     }
 
+    /// Sets what a trial does otherwise than a run.
+    #[must_use]
+    pub fn with_trial(mut self, trial: TrialHost) -> Self {
+        self.builder.trial = trial;
+        self.settings.rebuild_sink = Some(rebuild(&self.file, &self.builder));
+        self
+    }
+
     /// The newest record.
     pub fn last_record(&self) -> Value {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -155,14 +164,14 @@ impl FileHost {
 
 /// What the stages do with each dataset.
 #[derive(Debug, Default)]
-struct Roles {
+pub(super) struct Roles {
     read: BTreeSet<String>,
     produced: BTreeSet<String>,
     refused: BTreeSet<String>,
 }
 
 impl Roles {
-    fn of(file: &PipelineFile) -> Roles {
+    pub(super) fn of(file: &PipelineFile) -> Roles {
         let mut roles = Roles::default();
         for stage in &file.topology.stages {
             roles.read.extend(stage.inputs.iter().cloned());
@@ -177,7 +186,7 @@ impl Roles {
         roles
     }
 
-    fn is_written(&self, name: &str) -> bool {
+    pub(super) fn is_written(&self, name: &str) -> bool {
         self.produced.contains(name) || self.refused.contains(name)
     }
 
@@ -193,6 +202,16 @@ struct Builder {
     /// None if `[plugins]` is mistaken; planning says so.
     plugins: Option<Plugins>,
     stdout: StdoutTarget,
+    trial: TrialHost,
+}
+
+/// What a trial does otherwise than a run.
+#[derive(Debug, Clone, Default)]
+pub struct TrialHost {
+    /// What each `stdout` dataset writes to.
+    pub stdout: BTreeMap<String, StdoutTarget>,
+    /// How many rows a second each source gives; those that are not named as many as are asked for.
+    pub pace: BTreeMap<String, f64>,
 }
 
 /// A connector's name, the key that gave it, and the connector's own options.
@@ -231,10 +250,18 @@ impl Builder {
     }
 
     fn cx(&self, name: &str) -> ConnectorCtx {
-        ConnectorCtx::new(&self.base_dir, name).with_stdout(self.stdout.clone())
+        ConnectorCtx::new(&self.base_dir, name).with_stdout(self.trial.stdout.get(name).unwrap_or(&self.stdout).clone())
     }
 
     fn source(&self, name: &str, dataset: &Map<String, Value>) -> Result<Arc<dyn InlineSource>, Vec<Problem>> {
+        let source = self.unpaced(name, dataset)?;
+        Ok(match self.trial.pace.get(name) {
+            Some(pace) => Arc::new(Paced::new(source, *pace)),
+            None => source,
+        })
+    }
+
+    fn unpaced(&self, name: &str, dataset: &Map<String, Value>) -> Result<Arc<dyn InlineSource>, Vec<Problem>> {
         let Chosen { connector, key, mut options } = Builder::choose(name, dataset)?;
         if connector == "plugin" {
             let (plugins, plugin) = self.plugin(&mut options)?;

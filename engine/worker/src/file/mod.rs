@@ -6,6 +6,8 @@
 mod document;
 mod host;
 mod interpolate;
+mod paced;
+pub mod redirect;
 mod written;
 
 use crate::control::{HostSettings, StageDef, Topology};
@@ -17,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tidegate_api::config::{Options, Problem};
 
-pub use host::{FileHost, OnRecord};
+pub use host::{FileHost, OnRecord, TrialHost};
 pub use interpolate::Mask;
 
 /// A mistake with its place in the file.
