@@ -30,6 +30,16 @@ pub fn plugin(name: &str) -> PathBuf {
     path
 }
 
+/// A built guest of the tests.
+///
+/// # Panics
+/// If it has not been built; `cargo xtask guests` builds it.
+pub fn guest(name: &str) -> PathBuf {
+    let path = root().join("tests/guests/target/components").join(format!("{name}.wasm"));
+    assert!(path.exists(), "`{}` is missing; run `cargo xtask guests`", path.display());
+    path
+}
+
 /// The folder of large data beside the repository, if this machine has it.
 pub fn shared() -> Option<PathBuf> {
     let shared = root().parent()?.join("shared");

@@ -68,7 +68,7 @@ pub(crate) fn build(root: &Path, target: &Path) -> Result<()> {
 /// # Errors
 /// When one of them fails.
 pub(crate) fn test(root: &Path, target: &Path) -> Result<()> {
-    for folder in ["sdk/rust", "plugins"] {
+    for folder in ["sdk/rust", "plugins", "tests/guests"] {
         let folder = root.join(folder);
         let cargo_there = |arguments: &[&str]| run(cargo(&folder).args(arguments).env("CARGO_TARGET_DIR", target));
         cargo_there(&["fmt", "--all", "--check"])?;

@@ -188,8 +188,9 @@ fn pause_hook(text: &str, still: Still) -> Option<KillHook> {
             Still::Parked => loop {
                 std::thread::park();
             },
-            Still::Frozen => signal_hook::low_level::raise(libc::SIGSTOP)
-                .map_err(|error| Error::internal("cannot freeze this process").caused_by(error)),
+            Still::Frozen => {
+                signal_hook::low_level::raise(libc::SIGSTOP).map_err(|error| Error::internal("cannot freeze this process").caused_by(error))
+            }
         }
     }))
 }

@@ -95,10 +95,12 @@ impl Trial {
             let written = file.with_extension("part");
             let told = std::fs::write(&written, format!("{} {epoch}", at.name())).and_then(|()| std::fs::rename(&written, &file));
             told.map_err(|error| Error::external("a trial cannot say where it stands").caused_by(error))?;
-            while !pause.go_on {
+            if pause.go_on {
+                return Ok(());
+            }
+            loop {
                 std::thread::park();
             }
-            Ok(())
         }))
     }
 }

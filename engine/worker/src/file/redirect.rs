@@ -49,8 +49,12 @@ impl PipelineFile {
         self.settings.insert("stateDir".to_string(), Value::String(folder.join("state").display().to_string()));
         self.settings.insert("checkpointEveryMs".to_string(), Value::from(u64::try_from(every.as_millis()).unwrap_or(u64::MAX).max(1)));
         let roles = Roles::of(&self);
-        let written: Vec<(String, Map<String, Value>)> =
-            self.datasets.iter().filter(|(name, _)| roles.is_written(name)).map(|(name, dataset)| (name.clone(), dataset.clone())).collect();
+        let written: Vec<(String, Map<String, Value>)> = self
+            .datasets
+            .iter()
+            .filter(|(name, _)| roles.is_written(name))
+            .map(|(name, dataset)| (name.clone(), dataset.clone()))
+            .collect();
         let (mut places, mut problems) = (BTreeMap::new(), Vec::new());
         for (name, dataset) in written {
             match self.redirect(&name, &dataset, &folder.join("out").join(&name)) {
@@ -88,7 +92,9 @@ impl PipelineFile {
     fn redirect_plugin(&mut self, name: &str, dataset: &Map<String, Value>, folder: &Path) -> Result<Redirected, String> {
         let plugin = dataset.get("plugin").and_then(Value::as_str).unwrap_or_default().to_string();
         // A plugin that is not there is reported by the plan.
-        let Some(Value::Object(mut table)) = self.plugins.get(&plugin).cloned() else { return Ok(Redirected::Granted { folders: Vec::new() }) };
+        let Some(Value::Object(mut table)) = self.plugins.get(&plugin).cloned() else {
+            return Ok(Redirected::Granted { folders: Vec::new() });
+        };
         let outside = ["http", "tcp"].into_iter().find(|key| table.get("allow").and_then(|allow| allow.get(key)).is_some());
         if let Some(outside) = outside {
             return Err(format!(
@@ -106,9 +112,7 @@ impl PipelineFile {
             }
         }
         if folders.is_empty() {
-            return Err(format!(
-                "plugin `{plugin}` is granted no directory with `:rw`, so a trial cannot see what it writes"
-            ));
+            return Err(format!("plugin `{plugin}` is granted no directory with `:rw`, so a trial cannot see what it writes"));
         }
         let copy = format!("{plugin}-{name}");
         self.plugins.insert(copy.clone(), Value::Object(table));

@@ -187,7 +187,9 @@ impl Chaos<'_> {
     fn columns(&self, dataset: &str) -> Vec<String> {
         let nodes = self.prepared.planned.graph.nodes.iter();
         let mut columns = nodes.filter_map(|node| match &node.kind {
-            NodeKind::Sink(sink) if sink.dataset == dataset => Some(sink.schema.fields().iter().map(|field| field.name().clone()).collect()),
+            NodeKind::Sink(sink) if sink.dataset == dataset => {
+                Some(sink.schema.fields().iter().map(|field| field.name().clone()).collect())
+            }
             NodeKind::Source(_) | NodeKind::Operator(_) | NodeKind::Sink(_) => None,
         });
         columns.next().unwrap_or_default()

@@ -82,7 +82,10 @@ impl Finding {
             Verdict::ExactlyOnce(found) => format!("all {} rows are there once", found.expected),
             Verdict::AtLeastOnce(found) | Verdict::AtMostOnce(found) | Verdict::Wrong(found) => told(found),
             Verdict::Unsteady(found) => {
-                format!("two undisturbed runs differ, so it depends on more than its input, such as the order in which inputs arrive ({})", told(found))
+                format!(
+                    "two undisturbed runs differ, so it depends on more than its input, such as the order in which inputs arrive ({})",
+                    told(found)
+                )
             }
             Verdict::Clock(clocks) => format!("two undisturbed runs differ, as {}", clocks.join("; ")),
             Verdict::Invisible => "it keeps nothing that could be compared".to_string(),
@@ -121,7 +124,8 @@ pub(super) fn print_text(pipeline: &str, killed: &BTreeMap<String, u32>, finding
     println!("`{pipeline}` was run undisturbed twice and killed {} times: {}", killed.values().sum::<u32>(), places.join(", "));
     for finding in findings {
         let convicted = if finding.is_convicted() { ", WHICH IS LESS" } else { "" };
-        let line = format!("sink `{}`: {} (promised {}{convicted}): {}", finding.dataset, finding.name(), finding.promise(), finding.words());
+        let line =
+            format!("sink `{}`: {} (promised {}{convicted}): {}", finding.dataset, finding.name(), finding.promise(), finding.words());
         println!("{}", mask(&line));
     }
 }
