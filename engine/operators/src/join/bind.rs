@@ -3,15 +3,16 @@
 use super::bounds::Which;
 use super::config::{INFO, JoinDef, length};
 use super::equality::{Form, holds};
+use super::late::Late;
 use super::names::Column;
 use super::operator::JoinFactory;
-use super::plan::{Condition, Late, Plan, SidePlan, Source};
+use super::plan::{Condition, Plan, SidePlan, Source};
 use super::state::VERSION;
 use crate::binding::{time_column, unknown};
 use crate::expression::{at, condition};
-use crate::projection::{find, visible};
+use crate::projection::find;
 use crate::step::{BindCtx, Bound, BoundNode, StepDef, StreamType};
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -232,7 +233,7 @@ impl Binding<'_> {
         let signature = self.signature(&sides);
         let keys = [0, 1].map(|side| self.def.keys.of(side).clone()).to_vec();
         let required = self.required();
-        let late = self.def.late_output.is_some().then(|| self.late());
+        let late = self.def.late_output.is_some().then(|| Late::of(self.schemas));
         let condition = self.condition.as_ref().map(|(typed, _)| self.stored_condition(typed, &place));
         let condition = match condition {
             Some((schema, columns)) => Some(Condition { compiled: self.retyped(cx, &schema)?, schema, columns }),
@@ -314,35 +315,6 @@ impl Binding<'_> {
     fn retyped(&self, cx: &BindCtx, schema: &SchemaRef) -> Result<tidegate_dialect::Compiled, Vec<Problem>> {
         let text = self.def.condition.as_deref().unwrap_or_default();
         condition(&cx.functions, &["condition"], text, schema).map(|typed| typed.compile()).map_err(|problem| vec![problem])
-    }
-
-    /// Late rows: the left columns, the right ones, whose row it is.
-    fn late(&self) -> Late {
-        let mut fields: Vec<FieldRef> = Vec::new();
-        let columns = [0, 1].map(|side| {
-            for index in visible(self.schemas[side]) {
-                let field = self.schemas[side].field(index);
-                let mut name = field.name().clone();
-                while fields.iter().any(|taken| *taken.name() == name) {
-                    name.push_str("_right");
-                }
-                fields.push(Arc::new(Field::new(name, field.data_type().clone(), true)));
-            }
-            visible(self.schemas[side]).collect()
-        });
-        let mut name = "_side".to_string();
-        while fields.iter().any(|taken| *taken.name() == name) {
-            name.push('_');
-        }
-        fields.push(Arc::new(Field::new(name, DataType::Utf8View, false)));
-        let keys = match self.schemas.map(|schema| schema.index_of(hidden::KEY)) {
-            [Ok(left), Ok(right)] => Some([left, right]),
-            _ => None,
-        };
-        if keys.is_some() {
-            fields.push(Arc::new(hidden::key_field()));
-        }
-        Late { schema: Arc::new(Schema::new(fields)), columns, keys }
     }
 
     fn required(&self) -> crate::step::Required {

@@ -1,6 +1,7 @@
 //! The keys of `streamJoin`.
 
 use super::bounds::{Bounds, Kind};
+use super::late::WHERE_LATE;
 use super::names::Naming;
 use crate::binding::show;
 use crate::step::{KeyInfo, StepDef, StepInfo};
@@ -46,11 +47,7 @@ pub(crate) const INFO: StepInfo = StepInfo {
             takes: "expression?",
             text: "what must also be true of a pair, over the columns of the joined row; null is not true",
         },
-        KeyInfo {
-            name: "lateOutput",
-            takes: "dataset?",
-            text: "where late rows go, with the columns of both inputs and `_side`, which says whose row it is",
-        },
+        KeyInfo { name: "lateOutput", takes: "dataset?", text: WHERE_LATE },
     ],
     output: "the left columns, then the right ones without the keys (one that the left has too is called `…_right`); of a right row without a partner the key columns hold its own keys; for `semi` and `anti` the left columns; append",
     example: "{ op = \"streamJoin\", joinKey = \"auction\", timeColumn = \"dateTime\", windowMs = 10000, rightRename = { dateTime = \"listed\" } }",

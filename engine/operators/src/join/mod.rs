@@ -29,6 +29,7 @@ mod bounds;
 mod chunk;
 mod config;
 mod equality;
+mod late;
 mod names;
 mod operator;
 mod output;
@@ -41,6 +42,7 @@ mod tidy;
 pub(crate) use bounds::Which;
 pub(crate) use config::{INFO, Pair, pair, renames};
 pub(crate) use equality::Form;
+pub(crate) use late::{Late, WHERE_LATE};
 pub(crate) use names::{Column, Naming};
 
 #[cfg(test)]

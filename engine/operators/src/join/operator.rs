@@ -2,6 +2,7 @@
 
 use super::bounds::{FARTHEST_MS, Which};
 use super::chunk::compacted;
+use super::late::Late;
 use super::output::Picked;
 use super::plan::Plan;
 use super::probe::{Candidates, Probe, without_nulls};
@@ -276,7 +277,8 @@ impl StreamJoin {
             if is_keyed { kept.push(row) } else { loose.push(row) }
         }
         if !late.is_empty() {
-            out.late.push(self.plan.late_rows(which, &take_record_batch(batch, &UInt32Array::from(late))?)?);
+            let rows = take_record_batch(batch, &UInt32Array::from(late))?;
+            out.late.push(Late::rows(self.plan.late.as_ref(), which, &rows)?);
         }
         let columns = self.plan.side(which).columns(batch, &common);
         let of = |rows: Vec<u32>| -> Result<Vec<ArrayRef>> {

@@ -3,7 +3,7 @@
 use super::bounds::Which;
 use super::plan::{Plan, Source};
 use super::side::{Ptr, Side, row_of, slot_of};
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringViewArray, UInt32Array, new_null_array};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
 use arrow::compute::{cast, interleave, take};
 use std::sync::Arc;
 use tidegate_api::key::{self, Tag};
@@ -125,31 +125,6 @@ impl Plan {
     fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
-    }
-
-    /// Late rows of an input as they go out; without columns when they are only counted.
-    ///
-    /// # Errors
-    /// `Internal` when the schema does not fit.
-    pub(super) fn late_rows(&self, which: Which, batch: &RecordBatch) -> Result<RecordBatch> {
-        let rows = batch.num_rows();
-        let Some(late) = &self.late else {
-            let options = RecordBatchOptions::new().with_row_count(Some(rows));
-            let none = Arc::new(arrow::datatypes::Schema::empty());
-            return Ok(RecordBatch::try_new_with_options(none, Vec::new(), &options)?);
-        };
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(late.schema.fields().len());
-        for side in Which::BOTH {
-            for index in &late.columns[side.index()] {
-                let null = || new_null_array(late.schema.field(columns.len()).data_type(), rows);
-                columns.push(if side == which { Arc::clone(batch.column(*index)) } else { null() });
-            }
-        }
-        columns.push(Arc::new(StringViewArray::from_iter_values(std::iter::repeat_n(which.name(), rows))));
-        if let Some(keys) = late.keys {
-            columns.push(Arc::clone(batch.column(keys[which.index()])));
-        }
-        Ok(RecordBatch::try_new(Arc::clone(&late.schema), columns)?)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::bounds::{Bounds, Kind, Which};
 use super::equality::Form;
+use super::late::Late;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use std::sync::Arc;
@@ -60,16 +61,6 @@ pub(super) struct Condition {
     /// The columns it was typed over; those it does not read are not there.
     pub(super) schema: SchemaRef,
     pub(super) columns: Vec<(Which, usize)>,
-}
-
-/// Late rows: the left input's columns, the right input's, and which of the two it is.
-#[derive(Debug)]
-pub(super) struct Late {
-    pub(super) schema: SchemaRef,
-    /// Per side, the input's columns.
-    pub(super) columns: [Vec<usize>; 2],
-    /// Per side, the input's `_key`, if late rows carry it.
-    pub(super) keys: Option<[usize; 2]>,
 }
 
 impl SidePlan {

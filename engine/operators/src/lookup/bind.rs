@@ -5,7 +5,7 @@ use super::operator::LookupFactory;
 use super::state::VERSION;
 use crate::binding::{time_column, unknown};
 use crate::expression::at;
-use crate::join::{Column, Form, Which};
+use crate::join::{Column, Form, Late, Which};
 use crate::projection::find;
 use crate::step::{BindCtx, Bound, BoundNode, StepDef, StreamType};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -35,6 +35,8 @@ pub(super) struct Plan {
     pub(super) left: SchemaRef,
     pub(super) right: SchemaRef,
     pub(super) schema: SchemaRef,
+    /// What late rows look like, where anybody wants them.
+    pub(super) late: Option<Late>,
     pub(super) signature: Signature,
 }
 
@@ -55,6 +57,10 @@ impl StepDef for LookupDef {
             Some([left, right]) => vec![Some(left.clone()), Some(right.clone())],
             None => vec![None, None],
         }
+    }
+
+    fn late_output(&self) -> Option<&str> {
+        self.late_output.as_deref()
     }
 
     fn bind(&self, inputs: &[StreamType], cx: &BindCtx) -> Result<Bound, Vec<Problem>> {
@@ -98,6 +104,7 @@ impl StepDef for LookupDef {
             left: Arc::clone(&left.schema),
             right: Arc::clone(&right.schema),
             schema: Arc::clone(&schema),
+            late: self.late_output.is_some().then(|| Late::of(schemas)),
         };
         Ok(Bound {
             output: StreamType::append(schema),

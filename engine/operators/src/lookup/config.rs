@@ -1,6 +1,6 @@
 //! The keys of `lookupJoin`.
 
-use crate::join::{Naming, Pair, pair, renames};
+use crate::join::{Naming, Pair, WHERE_LATE, pair, renames};
 use crate::step::{KeyInfo, StepDef, StepInfo};
 use serde_json::{Map, Value};
 use tidegate_api::config::{Options, Problem};
@@ -23,6 +23,7 @@ pub(crate) const INFO: StepInfo = StepInfo {
             takes: "`left` (default) or `inner`",
             text: "whether a row without a match stays, with nulls, or is left out",
         },
+        KeyInfo { name: "lateOutput", takes: "dataset?, with `asOf`", text: WHERE_LATE },
         KeyInfo { name: "rightPrefix", takes: "text?", text: "put before the names of the table's columns" },
         KeyInfo { name: "rightRename", takes: "table `column = \"name\"`?", text: "names of single columns of the table" },
     ],
@@ -40,6 +41,7 @@ pub(super) struct LookupDef {
     /// Whether rows without a match are left out.
     pub(super) inner: bool,
     pub(super) naming: Naming,
+    pub(super) late_output: Option<String>,
 }
 
 fn parse(map: &Map<String, Value>) -> Result<Box<dyn StepDef>, Vec<Problem>> {
@@ -68,10 +70,14 @@ fn parse(map: &Map<String, Value>) -> Result<Box<dyn StepDef>, Vec<Problem>> {
     }
     let inner = options.choice("kind", &[("left", false), ("inner", true)]).unwrap_or(false);
     let naming = Naming { prefix: options.string("rightPrefix"), rename: renames(&mut options) };
+    let late_output = options.string("lateOutput");
+    if late_output.is_some() && !options.has("asOf") {
+        options.problem("lateOutput", "without `asOf` no row is ever late; leave this out");
+    }
     let problems = options.finish();
     match keys {
         Some(keys) if problems.is_empty() => {
-            Ok(Box::new(LookupDef { keys, times: time.zip(as_of).map(|(time, as_of)| [time, as_of]), inner, naming }))
+            Ok(Box::new(LookupDef { keys, times: time.zip(as_of).map(|(time, as_of)| [time, as_of]), inner, naming, late_output }))
         }
         _ => Err(problems),
     }

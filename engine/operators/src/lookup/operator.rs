@@ -6,7 +6,7 @@ use super::state::Log;
 use super::table::{Change, Found, KeyColumns, Table};
 use crate::expression::BadRows;
 use crate::fired::{self, Fired};
-use crate::join::Which;
+use crate::join::{Late, Which};
 use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{SchemaRef, UInt8Type};
@@ -49,6 +49,10 @@ impl OperatorFactory for LookupFactory {
 
     fn output_schema(&self) -> SchemaRef {
         Arc::clone(&self.plan.schema)
+    }
+
+    fn late_schema(&self) -> Option<SchemaRef> {
+        self.plan.late.as_ref().map(|late| Arc::clone(&late.schema))
     }
 
     fn open(&self, ctx: OperatorCtx) -> Result<Box<dyn Operator>> {
@@ -262,7 +266,7 @@ impl LookupJoin {
         let kept = filter_record_batch(&batch, &late.iter().map(|late| Some(!late)).collect::<BooleanArray>())?;
         let late = filter_record_batch(&batch, &late.into_iter().map(Some).collect::<BooleanArray>())?;
         if late.num_rows() > 0 {
-            out.late.push(late);
+            out.late.push(Late::rows(self.plan.late.as_ref(), Which::of(input), &late)?);
         }
         Ok((kept.num_rows() > 0).then_some(kept))
     }

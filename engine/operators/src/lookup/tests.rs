@@ -293,6 +293,7 @@ fn mistakes_are_named() {
         (json!({ "op": "lookupJoin", "joinKey": "k", "timeColumn": "t" }), "add `asOf`"),
         (json!({ "op": "lookupJoin", "joinKey": "k", "asOf": "n", "timeColumn": "t" }), "an event time is a timestamp"),
         (json!({ "op": "lookupJoin", "joinKey": "k", "kind": "full" }), "kind"),
+        (json!({ "op": "lookupJoin", "joinKey": "k", "lateOutput": "late" }), "no row is ever late"),
     ] {
         let found = problems(step.clone(), &both);
         assert!(found.contains(part), "{step}: {found}");
@@ -301,6 +302,28 @@ fn mistakes_are_named() {
     assert!(problems(step(false, false), &[both[0].clone(), by_n]).contains("look up by the former"));
     let updated = StreamType { schema: table_schema(true), mode: ChangeMode::Upsert { keys: vec!["k".into()] } };
     assert!(problems(step(false, false), &[updated, both[1].clone()]).contains("look up before"));
+}
+
+#[test]
+fn late_rows_of_stream_and_table_say_whose_they_are() {
+    let mut step = step(true, false);
+    step["lateOutput"] = json!("late");
+    assert_eq!(parse_step(&step).unwrap().late_output(), Some("late"));
+    let BoundNode::Operator { factory, .. } = bind(&step, &inputs(), false).node else { panic!("not an operator") };
+    let ctx = OperatorCtx::new(RunIdentity::new("p", RunId::new("r"), tidegate_api::Generation(1), "s"));
+    let (mut operator, mut out) = (factory.open(ctx).unwrap(), Output::default());
+    while operator.on_watermark(EventTime::from_millis(10), &mut out).unwrap() == tidegate_api::Flow::More {}
+    operator.on_batch(STREAM, stream(&[(Some(9), Some(1), 7), (Some(10), Some(2), 8)]), &mut out).unwrap();
+    operator.on_batch(TABLE, table(&[(10, Some(2), Some(2)), (8, Some(1), Some(4))]), &mut out).unwrap();
+    let schema = factory.late_schema().unwrap();
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    assert_eq!(names, ["t", "k", "n", "since", "k_right", "n_right", "_side"]);
+    assert!(out.late.iter().all(|late| late.schema() == schema));
+    let late = crate::testing::Made { batches: std::mem::take(&mut out.late), ..Default::default() };
+    assert_eq!(late.rows(), ["- - - 8 1 \"v4\" \"right\"", "9 1 7 - - - \"left\""]);
+    while operator.on_watermark(EventTime::MAX, &mut out).unwrap() == tidegate_api::Flow::More {}
+    let joined = crate::testing::Made { batches: out.batches, ..Default::default() };
+    assert_eq!(joined.rows(), ["10 2 8 10 \"v2\""]);
 }
 
 #[test]
