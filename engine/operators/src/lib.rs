@@ -40,6 +40,7 @@ mod top;
 mod total;
 mod union;
 mod unnest;
+mod when;
 mod wide;
 mod window;
 

@@ -15,7 +15,7 @@ mod operator;
 mod plan;
 
 pub(crate) use config::{INFO, Stage, output_schema, per};
-pub(crate) use operator::{misfit, rows};
+pub(crate) use operator::{misfit, rows, with_none};
 pub(crate) use plan::Updates;
 
 #[cfg(test)]

@@ -205,8 +205,11 @@ impl Last {
     }
 }
 
-/// A column with `count` more values that mean nothing.
-fn with_none(column: ArrayRef, count: usize, nullable: bool) -> Result<ArrayRef> {
+/// A column with `count` more values that mean nothing, for rows that remove others.
+///
+/// # Errors
+/// `Internal` when the array cannot be made.
+pub(crate) fn with_none(column: ArrayRef, count: usize, nullable: bool) -> Result<ArrayRef> {
     if count == 0 {
         return Ok(column);
     }

@@ -4,6 +4,7 @@
 //! come about in order. A group that has more than a few open has them in an ordered map, so that no order of rows makes a
 //! search long. A row that bridges two sessions makes them one; their aggregates are merged once per batch.
 
+use super::shown::Shown;
 use super::slots::{MANY, NONE, Slots};
 use super::timers::Timers;
 use crate::aggregates::{Accumulator, Aggregate, Finished};
@@ -33,8 +34,8 @@ pub(super) struct Limits {
 #[derive(Debug)]
 pub(super) struct Sessions {
     pub(super) limits: Limits,
-    by: GroupBy,
-    aggregates: Vec<Aggregate>,
+    pub(super) by: GroupBy,
+    pub(super) aggregates: Vec<Aggregate>,
     keys: Groups,
     /// The newest session of each key.
     pub(super) newest: Vec<u32>,
@@ -44,10 +45,12 @@ pub(super) struct Sessions {
     pub(super) timers: Timers,
     /// Sessions from this number on have no timer yet: most sessions of a batch are over at its end.
     pub(super) young: usize,
-    accumulators: Vec<Box<dyn Accumulator>>,
+    pub(super) accumulators: Vec<Box<dyn Accumulator>>,
+    /// What is known downstream; only where sessions are told of more than once.
+    pub(super) shown: Option<Shown>,
     /// Sessions that became part of others since the accumulators were last merged.
     pub(super) joined: Vec<u32>,
-    numbers: Vec<u32>,
+    pub(super) numbers: Vec<u32>,
 }
 
 /// The sessions around a row that is before the newest one.
@@ -70,22 +73,12 @@ pub(super) struct Columns {
     pub(super) results: Vec<Finished>,
 }
 
-/// Sessions as they are kept in a snapshot.
-#[derive(Debug)]
-pub(super) struct State {
-    pub(super) starts: Vec<i64>,
-    pub(super) lasts: Vec<i64>,
-    pub(super) waiting: Vec<bool>,
-    pub(super) groups: Vec<ArrayRef>,
-    pub(super) states: Vec<Vec<ArrayRef>>,
-}
-
 impl Sessions {
-    /// None open.
+    /// None open. With `updates`, what is told of sessions is kept, so that it can be taken back.
     ///
     /// # Errors
     /// `Internal` for types that binding refuses.
-    pub(super) fn new(limits: Limits, group_types: Vec<DataType>, aggregates: Vec<Aggregate>) -> Result<Self> {
+    pub(super) fn new(limits: Limits, group_types: Vec<DataType>, aggregates: Vec<Aggregate>, updates: bool) -> Result<Self> {
         let by = GroupBy::new(group_types)?;
         let accumulators = aggregates.iter().map(Aggregate::accumulator).collect::<Result<_>>()?;
         Ok(Sessions {
@@ -99,6 +92,7 @@ impl Sessions {
             timers: Timers::new(limits.gap),
             young: 0,
             accumulators,
+            shown: updates.then(|| Shown::new(limits.gap)),
             joined: Vec::new(),
             numbers: Vec::new(),
         })
@@ -126,12 +120,15 @@ impl Sessions {
         for (accumulator, values) in self.accumulators.iter_mut().zip(values) {
             accumulator.update(&numbers, total, values.as_ref())?;
         }
+        if let Some(shown) = &mut self.shown {
+            shown.took(&numbers, before as u32, &mut self.slots);
+        }
         self.numbers = numbers;
         Ok(())
     }
 
     /// The number of each row's key.
-    fn number(&mut self, keys: &Keys, rows: usize) -> Result<Vec<u32>> {
+    pub(super) fn number(&mut self, keys: &Keys, rows: usize) -> Result<Vec<u32>> {
         let mut numbers = std::mem::take(&mut self.numbers);
         numbers.clear();
         numbers.reserve(rows);
@@ -331,17 +328,25 @@ impl Sessions {
         Ok(Columns { starts: self.starts_of(slots), lasts: self.lasts_of(slots), groups: self.groups_of(slots)?, results })
     }
 
-    fn starts_of(&self, slots: &[u32]) -> Vec<i64> {
+    pub(super) fn starts_of(&self, slots: &[u32]) -> Vec<i64> {
         slots.iter().map(|slot| self.slots.start(*slot)).collect()
     }
 
-    fn lasts_of(&self, slots: &[u32]) -> Vec<i64> {
+    pub(super) fn lasts_of(&self, slots: &[u32]) -> Vec<i64> {
         slots.iter().map(|slot| self.slots.last(*slot)).collect()
     }
 
-    fn groups_of(&self, slots: &[u32]) -> Result<Vec<ArrayRef>> {
+    pub(super) fn groups_of(&self, slots: &[u32]) -> Result<Vec<ArrayRef>> {
         let keys: Vec<u32> = slots.iter().map(|slot| self.slots.key(*slot)).collect();
-        self.by.columns_of(&self.keys, &keys)
+        self.groups_by(&keys)
+    }
+
+    /// The group columns of some keys.
+    ///
+    /// # Errors
+    /// `Internal` when a kernel fails.
+    pub(super) fn groups_by(&self, keys: &[u32]) -> Result<Vec<ArrayRef>> {
+        self.by.columns_of(&self.keys, keys)
     }
 
     /// Sessions have been emitted.
@@ -370,7 +375,7 @@ impl Sessions {
         let open = self.slots.open();
         let keys = self.by.keys(&self.groups_of(&open)?)?;
         self.keys = self.by.table();
-        let mut old = std::mem::take(&mut self.slots);
+        let old = std::mem::take(&mut self.slots);
         let newest = std::mem::take(&mut self.newest);
         let others = std::mem::take(&mut self.others);
         self.timers.clear();
@@ -379,7 +384,7 @@ impl Sessions {
         open.iter().zip(0..).for_each(|(slot, number)| moved[*slot as usize] = number);
         let numbers = self.number(&keys, open.len())?;
         for (slot, key) in open.iter().zip(&numbers) {
-            let session = *old.at(*slot);
+            let session = old.get(*slot);
             let new = self.slots.add(*key, session.start, session.last, old.waits(*slot));
             self.slots.at(new).before = match session.before {
                 NONE | MANY => session.before,
@@ -390,6 +395,9 @@ impl Sessions {
                 self.newest[*key as usize] = new;
             }
         }
+        if let Some(shown) = &mut self.shown {
+            shown.renumber(&old, &moved, &open, &numbers, &mut self.slots);
+        }
         for slot in others.into_values().filter(|slot| old.is_open(*slot)) {
             let new = moved[slot as usize];
             self.others.insert((self.slots.key(new), self.slots.start(new)), new);
@@ -399,59 +407,11 @@ impl Sessions {
         Ok(())
     }
 
-    /// Every open session, for a snapshot.
-    ///
-    /// # Errors
-    /// `Internal` when a kernel fails.
-    pub(super) fn state(&self) -> Result<State> {
-        let open = self.slots.open();
-        let states = self.accumulators.iter().map(|accumulator| accumulator.select(&open)?.state()).collect::<Result<_>>()?;
-        let waiting = open.iter().map(|slot| self.slots.waits(*slot)).collect();
-        Ok(State { starts: self.starts_of(&open), lasts: self.lasts_of(&open), waiting, groups: self.groups_of(&open)?, states })
-    }
-
-    /// How many state columns each aggregate has, in order.
-    ///
-    /// # Errors
-    /// `Internal` for types that binding refuses.
-    pub(super) fn state_widths(&self) -> Result<Vec<usize>> {
-        self.aggregates.iter().map(|aggregate| Ok(aggregate.accumulator()?.state()?.len())).collect()
-    }
-
-    /// Takes sessions of a snapshot back. Each is its own: what belongs together had been joined.
-    ///
-    /// # Errors
-    /// `External` when the columns are not the state of this stage.
-    pub(super) fn restore(&mut self, groups: &[ArrayRef], spans: &[(i64, i64, bool)], states: &[&[ArrayRef]]) -> Result<()> {
-        let keys = self.by.keys(groups)?;
-        let numbers = self.number(&keys, spans.len())?;
-        let first = self.slots.len() as u32;
-        for ((start, last, waiting), key) in spans.iter().zip(&numbers) {
-            let slot = self.slots.add(*key, *start, *last, *waiting);
-            let newest = self.newest[*key as usize];
-            if *waiting {
-                self.others.insert((*key, *start), slot);
-            } else if newest == NONE {
-                self.newest[*key as usize] = slot;
-            } else {
-                let (first, last) = if self.slots.start(newest) < *start { (newest, slot) } else { (slot, newest) };
-                self.others.insert((*key, self.slots.start(first)), first);
-                self.newest[*key as usize] = last;
-                self.slots.at(last).before = MANY;
-            }
-        }
-        self.numbers = numbers;
-        let slots: Vec<u32> = (first..self.slots.len() as u32).collect();
-        for (accumulator, state) in self.accumulators.iter_mut().zip(states) {
-            accumulator.merge(&slots, self.slots.len(), state)?;
-        }
-        Ok(())
-    }
-
     /// Memory held.
     pub(super) fn bytes(&self) -> usize {
         let accumulators: usize = self.accumulators.iter().map(|accumulator| accumulator.bytes()).sum();
         let others = self.others.len() * 24;
-        self.keys.bytes() + self.newest.capacity() * 4 + others + self.slots.bytes() + self.timers.bytes() + accumulators
+        let shown = self.shown.as_ref().map_or(0, Shown::bytes);
+        self.keys.bytes() + self.newest.capacity() * 4 + others + self.slots.bytes() + self.timers.bytes() + accumulators + shown
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Slot {
     into: u32,
     /// The rows of one millisecond, which wait for the watermark.
     waiting: bool,
+    /// It took rows since it was last told of.
+    changed: bool,
 }
 
 /// Sessions by number. A number is an index into every accumulator too.
@@ -47,7 +49,7 @@ impl Slots {
     pub(super) fn add(&mut self, key: u32, start: i64, last: i64, waiting: bool) -> u32 {
         // More than four billion sessions would have met the memory limit long before.
         let slot = u32::try_from(self.all.len()).ok().filter(|slot| *slot < MANY).expect("a task holds fewer than 2^32 - 1 sessions");
-        self.all.push(Slot { start, last, key, before: NONE, into: slot, waiting });
+        self.all.push(Slot { start, last, key, before: NONE, into: slot, waiting, changed: false });
         if self.earliest.len() * BLOCK < self.all.len() {
             self.earliest.push(GONE);
             self.stale.push(false);
@@ -77,6 +79,11 @@ impl Slots {
     #[inline(always)]
     pub(super) fn at(&mut self, slot: u32) -> &mut Slot {
         &mut self.all[slot as usize]
+    }
+
+    /// A copy of the session.
+    pub(super) fn get(&self, slot: u32) -> Slot {
+        self.all[slot as usize]
     }
 
     /// When a session began.
@@ -112,6 +119,16 @@ impl Slots {
         self.all[slot as usize].waiting = false;
     }
 
+    /// Whether it took rows since it was last told of; only where sessions are told of more than once.
+    pub(super) fn has_changed(&self, slot: u32) -> bool {
+        self.all[slot as usize].changed
+    }
+
+    /// Says so.
+    pub(super) fn set_changed(&mut self, slot: u32, changed: bool) {
+        self.all[slot as usize].changed = changed;
+    }
+
     /// Whether it is there.
     pub(super) fn is_open(&self, slot: u32) -> bool {
         self.all[slot as usize].start != GONE
@@ -130,6 +147,7 @@ impl Slots {
             self.lower(into, self.start(slot));
         }
         self.extend(into, self.last(into).max(self.last(slot)));
+        self.all[into as usize].changed |= self.all[slot as usize].changed;
         self.all[slot as usize].into = into;
         self.remove(slot);
     }
@@ -159,6 +177,11 @@ impl Slots {
     /// The earliest start as of the last refresh, or before it; `None` when there is no session.
     pub(super) fn earliest(&self) -> Option<i64> {
         self.earliest.iter().copied().min().filter(|start| *start != GONE)
+    }
+
+    /// When the last row of all sessions was; `None` when there is no session. Looks at each.
+    pub(super) fn latest(&self) -> Option<i64> {
+        self.all.iter().filter(|slot| slot.start != GONE).map(|slot| slot.last).max()
     }
 
     /// Memory held.

@@ -3,3 +3,4 @@
 mod behaviour;
 mod oracle;
 mod properties;
+mod updates;

@@ -1,12 +1,13 @@
 //! The keys of `windowedAggregate`, and what they mean over a schema.
 
-use super::operator::{CLOCK_ZONE, Early, Plan, Time, WindowFactory};
+use super::operator::{Plan, WindowFactory};
 use super::state;
 use super::written::{Shape, parse};
 use crate::aggregates::{self, AGGS, AggregateDef, BoundAggregate, Scope};
-use crate::binding::{key_columns, show, time_column};
+use crate::binding::key_columns;
 use crate::expression::at;
 use crate::step::{BindCtx, Bound, BoundNode, KeyInfo, StepDef, StepInfo, StreamType};
+use crate::when::{ALLOWED_LATENESS, EMIT, FIRING_DELAY, IDLE_TIMEOUT, INGEST_TIME, TIME_COLUMN, Time, When};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -18,12 +19,8 @@ pub(crate) const INFO: StepInfo = StepInfo {
     op: "windowedAggregate",
     summary: "Aggregates per group over windows: tumbling, hopping when `slideMs` is given, cumulating when `stepMs` is. A window is half-open, aligned to 1970 plus `offsetMs`, and fires once the watermark reaches its end.",
     keys: &[
-        KeyInfo { name: "timeColumn", takes: "column, unless `ingestTime`", text: "the event time: a timestamp, or int64 milliseconds" },
-        KeyInfo {
-            name: "ingestTime",
-            takes: "true or false?",
-            text: "instead of `timeColumn`: a row's time is that of the clock when it is taken, and windows fire by the clock",
-        },
+        TIME_COLUMN,
+        INGEST_TIME,
         KeyInfo { name: "windowMs", takes: "milliseconds, or `window` as text", text: "how long a window is" },
         KeyInfo {
             name: "slideMs",
@@ -47,27 +44,11 @@ pub(crate) const INFO: StepInfo = StepInfo {
         },
         KeyInfo { name: "groupBy", takes: "column or list of columns?", text: "a row per distinct value; without it one row per window" },
         KeyInfo { name: "aggs", takes: "list of tables", text: AGGS },
-        KeyInfo {
-            name: "allowedLatenessMs",
-            takes: "milliseconds, or `allowedLateness` as text?",
-            text: "how long a window is kept after it has fired: what late rows change comes out again",
-        },
-        KeyInfo {
-            name: "firingDelayMs",
-            takes: "milliseconds, or `firingDelay` as text?",
-            text: "how far the watermark must be past a window's end before it fires; what comes meanwhile is not late. In a file with `[[transforms]]` this is what `allowedLatenessMs` says",
-        },
+        ALLOWED_LATENESS,
+        FIRING_DELAY,
         KeyInfo { name: "lateOutput", takes: "dataset?", text: "where rows go that are late for every window" },
-        KeyInfo {
-            name: "emit",
-            takes: "`{ everyRows }` or `{ everyMs }`?",
-            text: "what changed comes out before its window fires: after so many rows of a task, or so many milliseconds after the first of them",
-        },
-        KeyInfo {
-            name: "idleTimeoutMs",
-            takes: "milliseconds, or `idleTimeout` as text?",
-            text: "after so long without rows every open window fires; what comes for it later is late",
-        },
+        EMIT,
+        IDLE_TIMEOUT,
         KeyInfo {
             name: "keyBy",
             takes: "column or list of columns?",
@@ -89,10 +70,7 @@ pub(super) struct WindowDef {
     /// None for windows of the clock.
     pub(super) time_column: Option<String>,
     pub(super) shape: Shape,
-    pub(super) lateness: i64,
-    pub(super) delay: i64,
-    pub(super) early: Option<Early>,
-    pub(super) idle: Option<u64>,
+    pub(super) when: When,
     pub(super) group_by: Vec<String>,
     pub(super) key_by: Vec<String>,
     pub(super) aggregates: Vec<AggregateDef>,
@@ -120,12 +98,9 @@ impl StepDef for WindowDef {
                 format!("the rows that come in replace earlier ones of equal `{}`, which this step would count again", keys.join("`, `"));
             problems.push(at(&["op"], message));
         }
-        let time = self.time(&input.schema, &mut problems);
+        let time = Time::bind(self.time_column.as_deref(), &input.schema, &mut problems);
         let groups = key_columns(&input.schema, &self.group_by, "groupBy", &[START, END], &mut problems);
-        let order = match &time {
-            Some(Time::Column { index, .. }) => Some(*index),
-            Some(Time::Clock) | None => None,
-        };
+        let order = time.as_ref().and_then(Time::index);
         let scope = Scope { schema: &input.schema, functions: &cx.functions, time: order };
         let taken = self.group_by.iter().map(String::as_str).chain([START, END]);
         let aggregates = aggregates::bind(&self.aggregates, scope, taken, &mut problems);
@@ -133,11 +108,7 @@ impl StepDef for WindowDef {
             return Err(problems);
         };
 
-        let zone = match &time {
-            Time::Column { zone, .. } => zone.clone(),
-            Time::Clock => Some(Arc::from(CLOCK_ZONE)),
-        };
-        let bound = DataType::Timestamp(TimeUnit::Millisecond, zone);
+        let bound = DataType::Timestamp(TimeUnit::Millisecond, time.zone());
         let mut fields = vec![Field::new(START, bound.clone(), false), Field::new(END, bound, false)];
         fields.extend(groups.iter().map(|index| input.schema.field(*index).clone()));
         fields.extend(aggregates.iter().map(|bound| bound.field.clone()));
@@ -149,10 +120,7 @@ impl StepDef for WindowDef {
         let mut plan = Plan {
             grid: self.shape.grid(),
             time,
-            lateness: self.lateness,
-            delay: self.delay,
-            early: self.early,
-            idle: self.idle,
+            when: self.when,
             group_types: groups.iter().map(|index| input.schema.field(*index).data_type().clone()).collect(),
             groups,
             dealt_by: self.key_by.iter().filter_map(|name| self.group_by.iter().position(|group| group == name)).collect(),
@@ -161,7 +129,7 @@ impl StepDef for WindowDef {
             keyed: cx.keys,
             signature,
         };
-        let mode = if plan.updates() {
+        let mode = if plan.when.updates() {
             fields.push(hidden::op_field());
             ChangeMode::Upsert { keys: [START, END].iter().map(ToString::to_string).chain(self.group_by.iter().cloned()).collect() }
         } else {
@@ -180,12 +148,6 @@ impl StepDef for WindowDef {
 }
 
 impl WindowDef {
-    fn time(&self, schema: &SchemaRef, problems: &mut Vec<Problem>) -> Option<Time> {
-        let Some(name) = &self.time_column else { return Some(Time::Clock) };
-        let (index, zone) = time_column(schema, name, "timeColumn", problems)?;
-        Some(Time::Column { index, name: name.clone(), zone })
-    }
-
     /// The input columns that any output needs; all of them when late rows are wanted whole.
     fn reads(&self, schema: &SchemaRef, aggregates: &[BoundAggregate]) -> BTreeSet<String> {
         if self.late_output.is_some() {
@@ -217,9 +179,9 @@ impl WindowDef {
         if let Some(zone) = zone {
             signature = signature.with("timeZone", zone.name());
         }
-        if self.lateness > 0 {
+        if self.when.lateness > 0 {
             // A window that was given up can no longer be put right.
-            signature = signature.with("allowedLatenessMs", self.lateness);
+            signature = signature.with("allowedLatenessMs", self.when.lateness);
         }
         if self.key_by != self.group_by {
             signature = signature.with("keyBy", self.key_by.clone());
@@ -230,18 +192,6 @@ impl WindowDef {
     fn details(&self) -> String {
         let by = if self.group_by.is_empty() { String::new() } else { format!(" by {}", self.group_by.join(", ")) };
         let over = self.time_column.as_deref().unwrap_or("the clock");
-        let mut details = format!("{} over {over}{by}: {}", self.shape.describe(), aggregates::describe(&self.aggregates));
-        if self.lateness > 0 {
-            details += &format!("; kept for {} after firing", show(self.lateness));
-        }
-        if self.delay > 0 {
-            details += &format!("; fires {} late", show(self.delay));
-        }
-        if let Some(early) = &self.early {
-            let rows = early.rows.map(|rows| format!("{rows} rows"));
-            let millis = early.millis.map(|millis| show(i64::try_from(millis).unwrap_or(i64::MAX)));
-            details += &format!("; updates every {}", rows.into_iter().chain(millis).collect::<Vec<_>>().join(" or "));
-        }
-        details
+        format!("{} over {over}{by}: {}{}", self.shape.describe(), aggregates::describe(&self.aggregates), self.when.describe())
     }
 }

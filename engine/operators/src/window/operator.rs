@@ -11,6 +11,7 @@ use super::state;
 use crate::aggregates::{BoundAggregate, far_times, null_times};
 use crate::expression::BadRows;
 use crate::fired::{FIRED, Fired};
+use crate::when::{Quiet, Time, When};
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{filter_record_batch, take};
@@ -23,44 +24,18 @@ use tidegate_api::{
 };
 
 use emission::{Firing, Made};
-use updates::{Quiet, Updates};
+use updates::Updates;
 
 const NAME: &str = "windowedAggregate";
-/// The zone of windows of the clock.
-pub(super) const CLOCK_ZONE: &str = "UTC";
 /// Rows that alternate between panes more often than this are brought in order first: work per run must stay work per batch.
 const SHORT_RUN: usize = 16;
-
-/// What tells a row's window.
-#[derive(Debug, Clone)]
-pub(super) enum Time {
-    /// A column: its index, name and zone.
-    Column { index: usize, name: String, zone: Option<Arc<str>> },
-    /// The clock, when a row is taken.
-    Clock,
-}
-
-/// When results come out before their window is done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Early {
-    /// After so many rows of a task.
-    pub(super) rows: Option<u64>,
-    /// So many milliseconds after the first change.
-    pub(super) millis: Option<u64>,
-}
 
 /// A stage, typed.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) grid: Grid,
     pub(super) time: Time,
-    /// How long a window is kept after it has fired.
-    pub(super) lateness: i64,
-    /// How far the watermark must be past a window's end before it fires.
-    pub(super) delay: i64,
-    pub(super) early: Option<Early>,
-    /// After how long without rows all windows fire.
-    pub(super) idle: Option<u64>,
+    pub(super) when: When,
     /// The group columns' indices and types.
     pub(super) groups: Vec<usize>,
     pub(super) group_types: Vec<DataType>,
@@ -71,21 +46,6 @@ pub(super) struct Plan {
     pub(super) schema: SchemaRef,
     pub(super) keyed: bool,
     pub(super) signature: Signature,
-}
-
-impl Plan {
-    /// Whether a row may replace an earlier one.
-    pub(super) fn updates(&self) -> bool {
-        self.lateness > 0 || self.early.is_some()
-    }
-
-    /// Through when windows fire at this watermark. The end of time waits for nothing.
-    fn through(&self, watermark: EventTime) -> i64 {
-        match watermark {
-            EventTime::MIN | EventTime::MAX => watermark.as_millis(),
-            at => at.as_millis().saturating_sub(self.delay),
-        }
-    }
 }
 
 /// Opens the operator of each task.
@@ -208,7 +168,7 @@ impl Operator for WindowedAggregate {
         match self.plan.time {
             // Only the end of the input means something to windows of the clock.
             Time::Clock if watermark != EventTime::MAX => Ok(Flow::Done),
-            Time::Clock | Time::Column { .. } => self.advance(Some(self.plan.through(watermark)), out),
+            Time::Clock | Time::Column { .. } => self.advance(Some(self.plan.when.through(watermark)), out),
         }
     }
 
@@ -221,7 +181,7 @@ impl Operator for WindowedAggregate {
             self.promised = self.promised.max(through);
         }
         let through = (self.promised > self.fired.low).then_some(self.promised);
-        if through.is_none() && !self.plan.updates() && self.firing.is_none() {
+        if through.is_none() && !self.plan.when.updates() && self.firing.is_none() {
             return Ok(Flow::Done);
         }
         self.advance(through, out)
@@ -234,7 +194,7 @@ impl Operator for WindowedAggregate {
             (_, Time::Clock) => EventTime::MIN,
             (at, Time::Column { .. }) => {
                 let grid = &self.plan.grid;
-                let open = grid.windows.open_start(grid.reached(self.plan.through(at).saturating_sub(self.plan.lateness)));
+                let open = grid.windows.open_start(grid.reached(self.plan.when.through(at).saturating_sub(self.plan.when.lateness)));
                 EventTime(grid.moment(open).saturating_mul(1000)).min(at)
             }
         }
@@ -374,7 +334,7 @@ impl WindowedAggregate {
 
     /// The mark through which windows are done with for good once everything through a moment has fired.
     fn closed(&self, through: i64) -> i64 {
-        self.plan.grid.reached(through.saturating_sub(self.plan.lateness))
+        self.plan.grid.reached(through.saturating_sub(self.plan.when.lateness))
     }
 
     /// Takes good rows; `scratch.runs` are theirs.

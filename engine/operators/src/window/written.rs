@@ -3,10 +3,10 @@
 use super::arithmetic::{LONGEST_MS, Windows};
 use super::calendar::{Calendar, DAY_MS, Grid};
 use super::config::WindowDef;
-use super::operator::Early;
 use crate::aggregates;
 use crate::binding::{length, show};
 use crate::step::StepDef;
+use crate::when::{When, read_time};
 use chrono_tz::Tz;
 use serde_json::{Map, Value};
 use tidegate_api::config::{Options, Problem};
@@ -59,19 +59,9 @@ impl Shape {
 pub(super) fn parse(map: &Map<String, Value>) -> Result<Box<dyn StepDef>, Vec<Problem>> {
     let mut options = Options::new(map);
     let _ = options.string("op");
-    let of_clock = options.boolean("ingestTime").unwrap_or(false);
-    let time_column = if of_clock { options.string("timeColumn") } else { options.require_string("timeColumn") };
-    if of_clock && time_column.is_some() {
-        options.problem("timeColumn", "with `ingestTime` rows are put into windows by the clock; leave `timeColumn` out");
-    }
+    let time_column = read_time(&mut options);
     let shape = shape(&mut options);
-    let lateness = lateness(&mut options, of_clock);
-    let delay = delay(&mut options, of_clock);
-    let early = early(&mut options);
-    let idle = length(&mut options, "idleTimeout").and_then(|millis| u64::try_from(millis).ok());
-    if of_clock && idle.is_some() {
-        options.problem(key_of(map, "idleTimeout"), "with `ingestTime` windows fire by the clock, rows or not; leave this out");
-    }
+    let when = When::read(&mut options);
     let group_by = options.strings("groupBy").unwrap_or_default();
     let key_by = key_by(&mut options, &group_by);
     let aggregates = aggregates::read(&mut options);
@@ -79,21 +69,9 @@ pub(super) fn parse(map: &Map<String, Value>) -> Result<Box<dyn StepDef>, Vec<Pr
     let problems = options.finish();
     match shape {
         Some(shape) if problems.is_empty() => {
-            Ok(Box::new(WindowDef { time_column, shape, lateness, delay, early, idle, group_by, key_by, aggregates, late_output }))
+            Ok(Box::new(WindowDef { time_column, when, shape, group_by, key_by, aggregates, late_output }))
         }
         _ => Err(problems),
-    }
-}
-
-/// The key that stands in the file for a length of time.
-fn key_of<'a>(map: &Map<String, Value>, base: &'a str) -> &'a str {
-    match (base, map.contains_key(base)) {
-        ("slide", false) => "slideMs",
-        ("step", false) => "stepMs",
-        ("window", false) => "windowMs",
-        ("allowedLateness", false) => "allowedLatenessMs",
-        ("idleTimeout", false) => "idleTimeoutMs",
-        (base, _) => base,
     }
 }
 
@@ -161,45 +139,6 @@ fn zone(options: &mut Options<'_>) -> Option<Tz> {
         options.problem("timeZone", format!("there is no time zone `{name}`; zones are named as `Europe/Berlin` or `UTC`"));
     }
     zone
-}
-
-fn lateness(options: &mut Options<'_>, of_clock: bool) -> i64 {
-    let key = if options.has("allowedLateness") { "allowedLateness" } else { "allowedLatenessMs" };
-    let lateness = options.duration("allowedLateness").map_or(0, |lateness| i64::try_from(lateness.as_millis()).unwrap_or(i64::MAX));
-    if lateness > LONGEST_MS {
-        options.problem(key, "a window is kept for at most 100 years");
-        return 0;
-    }
-    if of_clock && lateness > 0 {
-        options.problem(key, "with `ingestTime` no row is ever late; leave this out");
-    }
-    lateness
-}
-
-fn delay(options: &mut Options<'_>, of_clock: bool) -> i64 {
-    let delay = length(options, "firingDelay").unwrap_or(0);
-    if of_clock && delay > 0 {
-        let key = if options.has("firingDelay") { "firingDelay" } else { "firingDelayMs" };
-        options.problem(key, "with `ingestTime` windows fire by the clock; leave this out");
-    }
-    delay
-}
-
-fn early(options: &mut Options<'_>) -> Option<Early> {
-    let table = options.table("emit")?;
-    let mut inner = Options::new(table);
-    let rows = inner.unsigned("everyRows");
-    let millis = inner.duration("every").map(|every| u64::try_from(every.as_millis()).unwrap_or(u64::MAX));
-    match (rows, millis) {
-        (Some(0), _) => inner.problem("everyRows", "expected an integer of 1 or more"),
-        (_, Some(0)) => inner.problem(if table.contains_key("every") { "every" } else { "everyMs" }, "expected a millisecond or more"),
-        (None, None) if table.keys().all(|key| !["everyRows", "everyMs", "every"].contains(&key.as_str())) => {
-            inner.problem("everyRows", "say how often: `{ everyRows = 1000 }` or `{ everyMs = 5000 }`");
-        }
-        _ => {}
-    }
-    options.problems(inner.finish().into_iter().map(|problem| problem.under(["emit"])));
-    Some(Early { rows, millis })
 }
 
 /// The columns that decide which task takes a row: `keyBy`, or all of `groupBy`.

@@ -215,7 +215,9 @@ const TRANSFORMS: &str = "transforms";
 
 /// There, `allowedLatenessMs` delays firing; in a stage of ours a window fires and is put right afterwards.
 fn translate(step: &mut Value) {
-    let Some(step) = step.as_object_mut().filter(|step| step.get("op").and_then(Value::as_str) == Some("windowedAggregate")) else {
+    const WINDOWS: [&str; 2] = ["windowedAggregate", "sessionAggregate"];
+    let of_windows = |op: &Value| op.as_str().is_some_and(|op| WINDOWS.contains(&op));
+    let Some(step) = step.as_object_mut().filter(|step| step.get("op").is_some_and(of_windows)) else {
         return;
     };
     for (theirs, ours) in [("allowedLatenessMs", "firingDelayMs"), ("allowedLateness", "firingDelay")] {
@@ -312,12 +314,14 @@ mod tests {
 
     #[test]
     fn lateness_in_transforms_delays_firing() {
-        let step = "steps = [{ op = \"windowedAggregate\", allowedLatenessMs = 5 }]";
-        let of = |key: &str| {
-            parse(&format!("[[{key}]]\ninputs = [\"a\"]\noutput = \"b\"\n{step}\n")).unwrap().topology.stages[0].steps[0].clone()
-        };
-        assert_eq!(of("transforms"), serde_json::json!({ "op": "windowedAggregate", "firingDelayMs": 5 }));
-        assert_eq!(of("stages"), serde_json::json!({ "op": "windowedAggregate", "allowedLatenessMs": 5 }));
+        for op in ["windowedAggregate", "sessionAggregate"] {
+            let step = format!("steps = [{{ op = \"{op}\", allowedLatenessMs = 5 }}]");
+            let of = |key: &str| {
+                parse(&format!("[[{key}]]\ninputs = [\"a\"]\noutput = \"b\"\n{step}\n")).unwrap().topology.stages[0].steps[0].clone()
+            };
+            assert_eq!(of("transforms"), serde_json::json!({ "op": op, "firingDelayMs": 5 }));
+            assert_eq!(of("stages"), serde_json::json!({ "op": op, "allowedLatenessMs": 5 }));
+        }
     }
 
     #[test]

@@ -236,10 +236,10 @@ fn every_mistake_is_reported_with_its_place() {
             &json!({ "op": "sessionAggregate", "gap": "0s", "maxMs": -1, "emit": {}, "groupBy": "k", "keyBy": "s", "aggs": [{ "op": "avg" }], "slideMs": 1 })
         ),
         [
-            "emit: `emit` is not available for sessions yet",
             "timeColumn: `timeColumn` is missing",
             "gap: expected whole milliseconds, from 1 to 3162240000000 (100 years)",
             "maxMs: expected an integer of 0 or more, found `-1`",
+            "emit.everyRows: say how often: `{ everyRows = 1000 }` or `{ everyMs = 5000 }`",
             "keyBy: `s` is not in `groupBy`; a group whose rows differ in it would be spread over several tasks, and come out in parts",
             "aggs.0.column: `avg` needs a `column`",
             "slideMs: unknown key `slideMs`",

@@ -41,12 +41,18 @@ struct Part {
     rows: Vec<Row>,
 }
 
-/// The outcome of a script, whatever its batches, snapshots and crashes.
+/// The outcome of a script and of its end, whatever its batches, snapshots and crashes.
 pub(super) fn expected(acts: &[Act], gap: i64, longest: Option<i64>, by: &[&str], in_order: bool) -> Expected {
+    let acts: Vec<Act> = acts.iter().cloned().chain([Act::Watermark(i64::MAX / 1000)]).collect();
+    so_far(&acts, gap, longest, by, in_order).0
+}
+
+/// What has come out of a script, and the sessions that are open, as they would be if nothing more came: each with its end.
+pub(super) fn so_far(acts: &[Act], gap: i64, longest: Option<i64>, by: &[&str], in_order: bool) -> (Expected, Vec<(i64, String)>) {
     let mut expected = Expected::default();
     let mut open: BTreeMap<String, Vec<Part>> = BTreeMap::new();
     let mut watermark = i64::MIN;
-    for act in acts.iter().chain([&Act::Watermark(i64::MAX / 1000)]) {
+    for act in acts {
         match act {
             Act::Snapshot | Act::Crash(_) => {}
             Act::Rows(rows) => {
@@ -76,7 +82,17 @@ pub(super) fn expected(acts: &[Act], gap: i64, longest: Option<i64>, by: &[&str]
         }
     }
     expected.rows.sort();
-    expected
+    let mut left = Vec::new();
+    for (group, parts) in open {
+        // At the end of time all rows have come, and all sessions fire.
+        let (sessions, _) = fire(parts, i64::MAX, gap, longest);
+        for session in sessions {
+            let mut alone = Expected::default();
+            emit(&mut alone, &session, &group, gap, by, in_order);
+            left.extend(alone.rows.into_iter().map(|row| (session.last + gap, row)));
+        }
+    }
+    (expected, left)
 }
 
 /// Sessions that fire, and what is left.

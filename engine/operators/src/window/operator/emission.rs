@@ -1,7 +1,7 @@
 //! Windows on their way out: which is due, what it holds, and its rows in portions.
 
 use super::super::panes::Columns;
-use super::{CLOCK_ZONE, Plan, Time, WindowedAggregate};
+use super::{Plan, WindowedAggregate};
 use crate::aggregates::BoundAggregate;
 use crate::expression::BadRows;
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, TimestampMillisecondArray, UInt8Array};
@@ -43,7 +43,7 @@ impl WindowedAggregate {
         let windows = self.plan.grid.windows;
         let start = windows.start_of(end);
         self.cursor = end;
-        let alone = windows.tumbling() && self.plan.lateness == 0;
+        let alone = windows.tumbling() && self.plan.when.lateness == 0;
         let columns = match alone.then(|| self.panes.close(start)).flatten() {
             Some(mut pane) => {
                 let columns = pane.finish(self.panes.shape(), true)?;
@@ -110,7 +110,7 @@ impl WindowedAggregate {
         if self.fired.low == self.fired.high {
             return Ok(None);
         }
-        let early = self.plan.early.is_some();
+        let early = self.plan.when.early.is_some();
         let mut ours = Vec::with_capacity(rows);
         for vnode in self.dealt(groups, rows)? {
             let through = self.fired.of(vnode)?;
@@ -133,7 +133,7 @@ impl WindowedAggregate {
                 groups.iter().try_for_each(|group| key::push_value(bytes, group.as_ref(), row))
             })?);
         }
-        if self.plan.updates() {
+        if self.plan.when.updates() {
             columns.push(Arc::new(UInt8Array::from(vec![hidden::UPSERT; rows])));
         }
         Ok(Part { start, end, rows, columns })
@@ -196,10 +196,7 @@ pub(super) struct Part {
 
 /// Parts as one batch, the bounds of each before its columns.
 fn batch_of(schema: &SchemaRef, plan: &Plan, parts: &[Part]) -> Result<RecordBatch> {
-    let zone = match &plan.time {
-        Time::Column { zone, .. } => zone.clone(),
-        Time::Clock => Some(Arc::from(CLOCK_ZONE)),
-    };
+    let zone = plan.time.zone();
     let bounds = |of: fn(&Part) -> i64| -> ArrayRef {
         let mut millis: Vec<i64> = Vec::with_capacity(parts.iter().map(|part| part.rows).sum());
         parts.iter().for_each(|part| millis.extend(std::iter::repeat_n(of(part), part.rows)));

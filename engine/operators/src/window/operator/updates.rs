@@ -3,6 +3,7 @@
 //! Panes remember which groups changed. What is emitted is the whole result of those groups, per window over the pane.
 
 use super::{Time, WindowedAggregate};
+use crate::when::Pace;
 use crate::window::operator::emission::Firing;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -15,57 +16,31 @@ pub(super) struct Updates {
     queue: Option<VecDeque<i64>>,
     /// Whether rows came in between.
     missed: bool,
-    /// Rows since the last early results.
-    rows: u64,
-    /// When the first of them came.
-    since: Option<Duration>,
-}
-
-/// How long no rows have come.
-#[derive(Debug, Default)]
-pub(super) struct Quiet {
-    elapsed: Duration,
-    seen: Option<Duration>,
-}
-
-/// What two looks at the clock tell of quiet at most: the task may have been held up between them.
-const LOOK: Duration = Duration::from_secs(1);
-
-impl Quiet {
-    pub(super) fn rows_came(&mut self) {
-        *self = Quiet::default();
-    }
-
-    fn look(&mut self, now: Duration) -> Duration {
-        let since = self.seen.map_or(Duration::ZERO, |seen| now.saturating_sub(seen));
-        self.elapsed += since.min(LOOK);
-        self.seen = Some(now);
-        self.elapsed
-    }
+    /// What came since the last early results.
+    pace: Pace,
 }
 
 impl WindowedAggregate {
     /// Which panes must remember what changes: those with a window that ends at this mark or before.
     pub(super) fn watched(&self) -> Option<i64> {
-        if self.plan.early.is_some() {
+        if self.plan.when.early.is_some() {
             return Some(i64::MAX);
         }
-        (self.plan.lateness > 0).then(|| self.plan.grid.reached(self.fired.high))
+        (self.plan.when.lateness > 0).then(|| self.plan.grid.reached(self.fired.high))
     }
 
     /// So many rows were taken.
     pub(super) fn changed(&mut self, rows: usize) {
         self.updates.missed |= self.updates.queue.is_some();
-        if self.plan.early.is_some() {
-            self.updates.rows += rows as u64;
+        if self.plan.when.early.is_some() {
             let clock = &self.ctx.clock;
-            self.updates.since.get_or_insert_with(|| clock.monotonic());
+            self.updates.pace.took(rows, || clock.monotonic());
         }
     }
 
     /// The end of the next window to emit again.
     pub(super) fn next_update(&mut self) -> Option<i64> {
-        if !self.plan.updates() {
+        if !self.plan.when.updates() {
             return None;
         }
         if self.updates.queue.is_none() {
@@ -91,7 +66,7 @@ impl WindowedAggregate {
 
     /// The ends of the windows with changes that are to be emitted now.
     fn windows_to_update(&mut self) -> VecDeque<i64> {
-        let early = self.early_is_due();
+        let early = self.updates.pace.is_due(self.plan.when.early, || self.ctx.clock.monotonic());
         let (fired, closed) = (self.plan.grid.reached(self.fired.high), self.closed(self.fired.low));
         let windows = self.plan.grid.windows;
         let changed: Vec<i64> = self.panes.all().0.filter(|(_, pane)| pane.has_changes()).map(|(start, _)| start).collect();
@@ -100,7 +75,7 @@ impl WindowedAggregate {
         if !early && !again {
             return VecDeque::new();
         }
-        let all = self.plan.early.is_some();
+        let all = self.plan.when.early.is_some();
         let mut ends = BTreeSet::new();
         for pane in changed {
             let last = if all { windows.last_end(pane) } else { windows.last_end(pane).min(fired) };
@@ -113,13 +88,6 @@ impl WindowedAggregate {
         ends.into_iter().collect()
     }
 
-    fn early_is_due(&self) -> bool {
-        let Some(early) = self.plan.early else { return false };
-        let waited = self.updates.since.map(|since| self.ctx.clock.monotonic().saturating_sub(since));
-        early.rows.is_some_and(|rows| self.updates.rows >= rows)
-            || early.millis.zip(waited).is_some_and(|(millis, waited)| waited >= Duration::from_millis(millis))
-    }
-
     /// The groups of a window that have changed.
     pub(super) fn update(&mut self, end: i64) -> Result<Firing> {
         let start = self.plan.grid.windows.start_of(end);
@@ -129,7 +97,7 @@ impl WindowedAggregate {
 
     /// The moment through which everything fires because no rows have come for long; `None` if they have, or if nothing is open.
     pub(super) fn idle_through(&mut self) -> Option<i64> {
-        let timeout = Duration::from_millis(self.plan.idle?);
+        let timeout = Duration::from_millis(self.plan.when.idle?);
         debug_assert!(matches!(self.plan.time, Time::Column { .. }));
         let quiet = self.quiet.look(self.ctx.clock.monotonic());
         let last = self.panes.last().map(|pane| self.plan.grid.windows.last_end(pane))?;
