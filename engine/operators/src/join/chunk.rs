@@ -102,15 +102,6 @@ impl Chunk {
         self.nodes.get(row).map(|node| (row, node.time))
     }
 
-    /// The latest time of its rows.
-    pub(super) fn last_time(&self) -> Option<i64> {
-        let row = match &self.order {
-            Some(order) => *order.last()? as usize,
-            None => self.nodes.len().checked_sub(1)?,
-        };
-        self.nodes.get(row).map(|node| node.time)
-    }
-
     /// Whether a row waits.
     pub(super) fn is_waiting(&self, row: usize) -> bool {
         self.nodes[row].prev != GONE

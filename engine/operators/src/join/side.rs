@@ -307,11 +307,10 @@ impl Side {
         let mut seen = 0;
         while let Some(&(first, slot)) = self.due.first().filter(|(time, _)| self.is_over(*time, watermark)) {
             self.due.remove(&(first, slot));
+            if !self.unmatched {
+                seen += self.drop_over(slot, watermark, limit - seen);
+            }
             loop {
-                if let Some(rows) = self.drop_whole(slot, watermark, limit - seen) {
-                    seen += rows;
-                    break;
-                }
                 let next = self.chunks[slot as usize].as_ref().and_then(Chunk::next_by_time);
                 let Some((row, time)) = next else { break };
                 if !self.is_over(time, watermark) || seen == limit || expired.unmatched.len() == wanted {
@@ -338,31 +337,35 @@ impl Side {
         expired
     }
 
-    /// Lets all the rows of a chunk go at once, if all are over and nobody wants to know of them; gives how many there were.
-    fn drop_whole(&mut self, slot: u32, watermark: i64, limit: usize) -> Option<usize> {
+    /// Lets the next rows of a chunk by time go that are over, `limit` at most, where nobody wants to know which had no partner; gives
+    /// how many there were.
+    fn drop_over(&mut self, slot: u32, watermark: i64, limit: usize) -> usize {
         let over = watermark.saturating_sub(self.reach);
-        let unmatched = self.unmatched;
-        let chunk = self.chunks[slot as usize].as_mut()?;
-        let rows = chunk.rows();
-        if unmatched || chunk.live == 0 || rows > limit || chunk.last_time()? >= over {
-            return None;
-        }
+        let Some(chunk) = self.chunks[slot as usize].as_mut() else { return 0 };
         let mut chained = Vec::new();
-        for (row, node) in chunk.nodes.iter_mut().enumerate() {
+        let (mut seen, mut loose) = (0, 0);
+        while seen < limit
+            && let Some((row, time)) = chunk.next_by_time()
+            && time < over
+        {
+            seen += 1;
+            chunk.cursor += 1;
+            let node = &mut chunk.nodes[row];
             if node.prev == LOOSE {
                 node.prev = GONE;
+                loose += 1;
             } else if node.prev != GONE {
                 chained.push(row);
             }
         }
-        self.live -= chunk.loose;
-        chunk.live -= chunk.loose;
-        (chunk.loose, chunk.cursor) = (0, rows);
-        if chunk.live == 0 {
+        chunk.loose -= loose;
+        chunk.live -= loose;
+        self.live -= loose;
+        if loose > 0 && chunk.live == 0 {
             self.empty.push(slot);
         }
         chained.into_iter().for_each(|row| self.unlink(pointer(slot, row)));
-        Some(rows)
+        seen
     }
 
     /// The hashes of the waiting rows that are in chains, unless there are about as many as `rows`.
