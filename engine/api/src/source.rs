@@ -76,6 +76,10 @@ pub struct SourceRequest {
     /// What the source resolved for itself when the run began, as [`SourcePlan::pinned`] gave it; the source answers by it and
     /// resolves nothing anew. `None` at the first plan of a run.
     pub pinned: Option<String>,
+    /// A column of which every reader keeps the rows of one value, and not all readers of the same. Nobody sees rows of two values then,
+    /// so a source may hand the rows of one poll over value by value, each in a chunk of its own, if rows of one value keep their
+    /// order. Of the chunks that cover one stretch of a split, only the last moves the position; a poll is taken whole.
+    pub apart: Option<String>,
 }
 
 impl SourceRequest {
@@ -116,6 +120,13 @@ impl SourceRequest {
     #[must_use]
     pub fn with_pinned(mut self, pinned: Option<String>) -> Self {
         self.pinned = pinned;
+        self
+    }
+
+    /// Names the column whose values no reader sees two of.
+    #[must_use]
+    pub fn with_apart(mut self, apart: Option<String>) -> Self {
+        self.apart = apart;
         self
     }
 

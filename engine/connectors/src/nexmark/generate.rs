@@ -86,6 +86,12 @@ impl Column {
         }
     }
 
+    /// Whether all rows of these kinds hold the same in it.
+    fn is_constant(self, kinds: Kinds) -> bool {
+        let is_one = Kind::ALL.into_iter().any(|kind| kinds == Kinds::of(kind));
+        self.owners().both(kinds) == Kinds::NONE || (self == Column::Type && is_one)
+    }
+
     pub(super) fn field(self, name: &str) -> Field {
         let data_type = match self {
             Column::DateTime | Column::Expires => DataType::Timestamp(TimeUnit::Millisecond, None),
@@ -123,13 +129,24 @@ pub(super) struct Generator {
     pad_extra: bool,
     /// Validity of a column that these kinds own, from the first row of an epoch; by [`Kinds::index`].
     patterns: [Option<BooleanBuffer>; 8],
+    /// Columns whose rows are all alike, by column: what no kind owns, and the type where there is one kind.
+    constant: Vec<(Column, ArrayRef)>,
 }
 
 impl Generator {
     /// `schema` is that of `columns`; `kinds` are the kinds to make rows of.
     pub(super) fn new(config: &NexmarkConfig, share: Share, kinds: Kinds, schema: SchemaRef, columns: Vec<Column>) -> Self {
         let pad_extra = config.extra;
-        Generator { draws: Draws::new(config), share, kinds, schema, columns, pad_extra, patterns: Default::default() }
+        Generator {
+            draws: Draws::new(config),
+            share,
+            kinds,
+            schema,
+            columns,
+            pad_extra,
+            patterns: Default::default(),
+            constant: Vec::new(),
+        }
     }
 
     pub(super) fn draws(&self) -> &Draws {
@@ -146,7 +163,7 @@ impl Generator {
         // Without kinds there are no rows, and any width will do.
         let width = self.kinds.width().max(1);
         let kinds = self.kinds;
-        let made_columns = self.columns.iter().copied().filter(|column| column.owners().both(kinds) != Kinds::NONE);
+        let made_columns = self.columns.iter().copied().filter(|column| !column.is_constant(kinds));
         let mut made = Made::new(made_columns, count);
         let mut row = from;
         while row < to {
@@ -163,8 +180,8 @@ impl Generator {
     }
 
     fn finish(&mut self, column: Column, made: &mut Made, phase: usize, count: usize) -> Result<ArrayRef> {
-        if column.owners().both(self.kinds) == Kinds::NONE {
-            return Ok(new_null_array(column.field("").data_type(), count));
+        if column.is_constant(self.kinds) {
+            return Ok(self.constant(column, count));
         }
         let nulls = self.nulls(column.owners(), phase, count);
         let numbers = |values: &mut Option<Vec<i64>>| ScalarBuffer::from(values.take().unwrap_or_default());
@@ -202,6 +219,21 @@ impl Generator {
             Column::Bidder => Arc::new(Int64Array::new(numbers(&mut made.bidder), nulls)),
             Column::Price => Arc::new(Int64Array::new(numbers(&mut made.price), nulls)),
         })
+    }
+
+    /// So many rows of a column whose rows are all alike.
+    fn constant(&mut self, column: Column, count: usize) -> ArrayRef {
+        if let Some((_, array)) = self.constant.iter().find(|(known, array)| *known == column && array.len() >= count) {
+            return array.slice(0, count);
+        }
+        self.constant.retain(|(known, _)| *known != column);
+        let kind = Kind::ALL.into_iter().find(|kind| column == Column::Type && self.kinds == Kinds::of(*kind));
+        let array: ArrayRef = match kind {
+            Some(kind) => Arc::new(StringViewArray::from_iter_values(std::iter::repeat_n(kind.name(), count))),
+            None => new_null_array(column.field("").data_type(), count),
+        };
+        self.constant.push((column, Arc::clone(&array)));
+        array
     }
 
     /// The validity of a column of these owners; `None` when every row has it.

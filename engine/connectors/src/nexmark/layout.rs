@@ -79,6 +79,11 @@ impl Kinds {
         self.without(other) == Kinds::NONE
     }
 
+    /// The kinds one by one, in the order of an epoch.
+    pub(super) fn each(self) -> impl Iterator<Item = Kinds> {
+        Kind::ALL.into_iter().filter(move |kind| self.has(*kind)).map(Kinds::of)
+    }
+
     /// As an index below 8.
     pub(super) fn index(self) -> usize {
         usize::from(self.0)

@@ -2,7 +2,7 @@
 
 use super::config::NexmarkConfig;
 use super::generate::{Column, Generator};
-use super::layout::{Kind, Kinds, Share};
+use super::layout::{Kinds, Share};
 use crate::registry::ConnectorCtx;
 use arrow::datatypes::{Schema, SchemaRef};
 use serde_json::{Map, Value};
@@ -95,6 +95,8 @@ struct Part {
     next: u64,
     generator: Generator,
     kinds: Kinds,
+    /// The kinds one by one, where nobody sees two of them: rows without the columns of others are cheaper to make and to filter.
+    apart: Vec<(Kinds, Generator)>,
     caught_up: bool,
 }
 
@@ -118,8 +120,10 @@ impl SourceReader for Reader {
             let next = next.ok_or_else(|| Error::internal(format!("split `{}` has a position that is not an event's number", split.id)))?;
             let (schema, columns, kinds, _) = asked(&self.config, &self.request);
             let share = Share { index, of: self.config.partitions };
-            let generator = Generator::new(&self.config, share, kinds, schema, columns);
-            self.splits.push(Part { id: split.id, next, generator, kinds, caught_up: false });
+            let generator = |kinds| Generator::new(&self.config, share, kinds, Arc::clone(&schema), columns.clone());
+            let is_apart = self.request.apart.as_deref() == Some("type");
+            let apart = if is_apart { kinds.each().map(|kind| (kind, generator(kind))).collect() } else { Vec::new() };
+            self.splits.push(Part { id: split.id, next, generator: generator(kinds), kinds, apart, caught_up: false });
         }
         Ok(())
     }
@@ -131,8 +135,11 @@ impl SourceReader for Reader {
         let mut polled = Polled::default();
         for index in 0..self.splits.len() {
             let part = &mut self.splits[index];
-            let Some(chunk) = part.read(&self.config, &self.request, available, request.max_rows.max(1))? else { continue };
-            polled.chunks.push(chunk);
+            let chunks = part.read(&self.config, &self.request, available, request.max_rows.max(1))?;
+            if chunks.is_empty() {
+                continue;
+            }
+            polled.chunks.extend(chunks);
             if part.next >= self.config.end() {
                 polled.states.push((part.id.clone(), SplitState::Finished));
                 self.splits.remove(index);
@@ -177,39 +184,72 @@ impl Reader {
 }
 
 impl Part {
-    /// The next rows of events before `available`; `None` if there are none yet.
-    fn read(&mut self, config: &NexmarkConfig, request: &SourceRequest, available: u64, max_rows: usize) -> Result<Option<Chunk>> {
+    /// The next rows of events before `available`; nothing if there are none yet.
+    fn read(&mut self, config: &NexmarkConfig, request: &SourceRequest, available: u64, max_rows: usize) -> Result<Vec<Chunk>> {
         let share = self.generator.share();
         let end = config.end();
         if self.kinds == Kinds::NONE {
             // Nothing passes the condition on `type`: time and position move on without rows.
             let next = available.min(self.next.saturating_add(1 << 20)).max(self.next);
             let chunk = (next > self.next || next >= end).then(|| self.chunk(config, 0, 0, next)).transpose()?;
-            return Ok(chunk);
+            return Ok(chunk.into_iter().collect());
         }
         if available <= self.next && available < end {
             // A split that was ahead of the others when they were stopped waits until they have come as far.
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let from = share.row_at(self.kinds, self.next);
         // A position past the end, left by a stream that was longer, has nothing before it any more.
         let last = share.row_at(self.kinds, available).max(from);
         let to = last.min(from.saturating_add(max_rows as u64));
         if to == from && available < end {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let next = if to == last && available >= end { end.max(self.next) } else { share.event_at(self.kinds, to) };
+        if !self.apart.is_empty() {
+            return self.kind_by_kind(config, request, next);
+        }
         let mut chunk = self.chunk(config, from, to, next)?;
         if request.ordinals {
-            chunk.ordinals = self.ordinals(from, to);
+            chunk.ordinals = ordinals(self.generator.share(), self.kinds, from, to);
         }
-        Ok(Some(chunk))
+        Ok(vec![chunk])
+    }
+
+    /// The rows before event `next`, a chunk for each kind. The last one says where to go on, and what was left out.
+    fn kind_by_kind(&mut self, config: &NexmarkConfig, request: &SourceRequest, next: u64) -> Result<Vec<Chunk>> {
+        let (share, first) = (self.generator.share(), self.next);
+        let mut chunks = Vec::with_capacity(self.apart.len());
+        for (kind, generator) in &mut self.apart {
+            let (from, to) = (share.row_at(*kind, first), share.row_at(*kind, next));
+            if from < to {
+                let mut chunk = Chunk::new(self.id.clone(), generator.rows(from, to)?, Position::number(first));
+                if request.ordinals {
+                    chunk.ordinals = ordinals(share, *kind, from, to);
+                }
+                chunks.push(chunk);
+            }
+        }
+        let mut last = match chunks.pop() {
+            Some(chunk) => chunk,
+            None => Chunk::new(self.id.clone(), self.generator.rows(0, 0)?, Position::number(first)),
+        };
+        self.finish(config, &mut last, next);
+        chunks.push(last);
+        Ok(chunks)
     }
 
     /// Rows `from..to`, and everything left out before event `next`.
     fn chunk(&mut self, config: &NexmarkConfig, from: u64, to: u64, next: u64) -> Result<Chunk> {
         let rows = self.generator.rows(from, to)?;
         let mut chunk = Chunk::new(self.id.clone(), rows, Position::number(next));
+        self.finish(config, &mut chunk, next);
+        Ok(chunk)
+    }
+
+    /// Moves the position to event `next`, and says what was left out before it.
+    fn finish(&mut self, config: &NexmarkConfig, chunk: &mut Chunk, next: u64) {
+        chunk.position = Position::number(next);
         let left_out = config.kinds.without(self.kinds);
         if left_out != Kinds::NONE {
             let share = self.generator.share();
@@ -218,7 +258,6 @@ impl Part {
             chunk.filtered_max_time = self.latest(left_out, first, last);
         }
         self.next = next;
-        Ok(chunk)
     }
 
     /// The largest time among rows `first..last` of `kinds`. Displacement is bounded, so only the last few are looked at.
@@ -234,13 +273,12 @@ impl Part {
         }
         latest.map(EventTime::from_millis)
     }
+}
 
-    /// A row's ordinal is its event's number.
-    fn ordinals(&self, from: u64, to: u64) -> Ordinals {
-        let share = self.generator.share();
-        if share.of == 1 && self.kinds == Kinds::of(Kind::Person).with(Kind::Auction).with(Kind::Bid) {
-            return Ordinals::From(share.event_at(self.kinds, from));
-        }
-        Ordinals::Each((from..to).map(|row| share.event_at(self.kinds, row)).collect::<Vec<u64>>().into())
+/// A row's ordinal is its event's number.
+fn ordinals(share: Share, kinds: Kinds, from: u64, to: u64) -> Ordinals {
+    if share.of == 1 && kinds == Kinds::ALL {
+        return Ordinals::From(share.event_at(kinds, from));
     }
+    Ordinals::Each((from..to).map(|row| share.event_at(kinds, row)).collect::<Vec<u64>>().into())
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_api::testkit::{ManualClock, read_source, source_contract};
+use tidegate_api::testkit::{ManualClock, SplitRead, read_source, source_contract};
 use tidegate_api::{
     EqualTo, EventTime, Generation, InlineSource, PollRequest, Position, RunId, RunIdentity, SourceCtx, SourceRequest, SplitId, SplitState,
 };
@@ -109,6 +109,47 @@ fn a_condition_on_the_type_leaves_the_same_rows_out_as_a_filter() {
             assert_eq!(read.rows, arrow::compute::take_record_batch(&all.rows, &indices).unwrap());
             assert_eq!(read.filtered as usize, all.rows.num_rows() - kept.len());
         }
+    }
+}
+
+#[test]
+fn kinds_that_nobody_sees_together_come_apart_and_each_is_as_it_was() {
+    let source = source(json!({ "events": 5_003, "partitions": 2, "outOfOrderMs": 500 }));
+    let kinds = vec![EqualTo { column: "type".into(), values: vec![json!("auction"), json!("bid")] }];
+    let request = SourceRequest::all().with_equals(kinds).with_ordinals(true);
+    let mixed = read_source(&source, &request, 1, 1000, None);
+    for max_rows in [1, 7, 1000, 100_000] {
+        for (id, read) in read_source(&source, &request.clone().with_apart(Some("type".into())), 2, max_rows, None) {
+            assert_eq!((read.rows.num_rows(), read.filtered), (mixed[&id].rows.num_rows(), mixed[&id].filtered));
+            for kind in ["auction", "bid"] {
+                let of = |read: &SplitRead| {
+                    let types = read.rows.column_by_name("type").unwrap().as_string_view();
+                    let kept: Vec<u64> = (0..read.rows.num_rows() as u64).filter(|row| types.value(*row as usize) == kind).collect();
+                    let ordinals: Vec<u64> = kept.iter().map(|row| read.ordinals[*row as usize]).collect();
+                    (ordinals, arrow::compute::take_record_batch(&read.rows, &arrow::array::UInt64Array::from(kept)).unwrap())
+                };
+                assert_eq!(of(&read), of(&mixed[&id]), "{kind} of split `{id}`, {max_rows} rows a poll");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_poll_of_kinds_apart_is_one_stretch_and_only_its_end_is_a_position() {
+    let source = source(json!({ "events": 1_000 }));
+    let whole = rows(&source, &SourceRequest::all());
+    let mut reader = reader(&source, SourceRequest::all().with_apart(Some("type".into())), Arc::new(ManualClock::default()));
+    let mut from = 0;
+    while from < 1_000 {
+        let polled = reader.poll(request(77)).unwrap();
+        let (last, others) = polled.chunks.split_last().unwrap();
+        assert!(others.iter().all(|chunk| chunk.position.as_number() == Some(from)));
+        let to = last.position.as_number().unwrap();
+        let (polled, stretch) = (polled.chunks.iter().map(|chunk| &chunk.rows), whole.slice(from as usize, (to - from) as usize));
+        let mut times: Vec<i64> = polled.flat_map(|rows| millis(rows, "dateTime")).collect();
+        times.sort_unstable();
+        assert_eq!(times, millis(&stretch, "dateTime"));
+        from = to;
     }
 }
 

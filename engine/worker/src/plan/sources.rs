@@ -116,6 +116,21 @@ fn offer(structure: &Structure<'_>, typing: &Typing, source: &str) -> Vec<EqualT
     common
 }
 
+/// A column of which every reader keeps the rows of one value, if they are not all of the same.
+fn apart(structure: &Structure<'_>, typing: &Typing, source: &str) -> Option<String> {
+    let readers: Vec<_> =
+        structure.readers.get(source).into_iter().flatten().map(|(stage, _)| first_conditions(structure, typing, *stage)).collect();
+    let value_of = |reader: &Vec<EqualTo>, column: &str| match reader.iter().find(|found| found.column == column)?.values.as_slice() {
+        [value] => Some(value.clone()),
+        _ => None,
+    };
+    let columns = readers.first()?.iter().map(|condition| condition.column.clone());
+    columns.into_iter().find(|column| {
+        let values: Option<Vec<Value>> = readers.iter().map(|reader| value_of(reader, column)).collect();
+        values.is_some_and(|values| values.iter().any(|value| *value != values[0]))
+    })
+}
+
 /// The conditions of the filters at the head of a stage; of several on one column the first.
 fn first_conditions(structure: &Structure<'_>, typing: &Typing, stage: usize) -> Vec<EqualTo> {
     let mut conditions: Vec<EqualTo> = Vec::new();
@@ -155,6 +170,7 @@ impl Pass<'_, '_> {
         let all = columns.len() == full.schema.fields().len();
         let request = SourceRequest::all().with_columns((!all).then_some(columns)).with_equals(equals.to_vec());
         let request = request.with_ordinals(need.keys).with_rescue(rescue).with_pinned(full.pinned.clone());
+        let request = request.with_apart(apart(self.structure, self.typing, name));
         let source = self.input.datasets.get(name).and_then(|dataset| dataset.source.as_ref());
         let source = source.ok_or_else(|| tidegate_api::Error::internal(format!("dataset `{name}` was typed without a source")))?;
         let plan = source.plan(&request)?;

@@ -114,8 +114,22 @@ fn several_readers_offer_what_any_of_them_lets_pass() {
         )
         .planned();
     assert_eq!(request(&planned, "events").equals, [EqualTo { column: "type".to_string(), values: vec![json!("bid"), json!("auction")] }]);
+    assert_eq!(request(&planned, "events").apart.as_deref(), Some("type"), "nobody sees bids and auctions");
     assert_eq!(columns(&planned, "events"), ["type", "auction", "bidder"], "each reader still tells its own rows apart");
     assert!(planned.sources[0].idle_filters.is_empty());
+}
+
+#[test]
+fn values_that_a_reader_sees_together_are_not_apart() {
+    for filters in
+        [["type == \"bid\"", "type == \"bid\""], ["type == \"bid\"", "type in [\"bid\", \"auction\"]"], ["type == \"bid\"", "price > 3"]]
+    {
+        let pipeline = Pipeline::new().source("events", Probe::new(BIDS)).sink("out").sink("other");
+        let steps = |filter: &str| json!([{ "op": "filter", "expression": filter }, { "op": "select", "columns": ["auction"] }]);
+        let planned =
+            pipeline.stage("a", &["events"], "out", steps(filters[0])).stage("b", &["events"], "other", steps(filters[1])).planned();
+        assert_eq!(request(&planned, "events").apart, None, "{filters:?}");
+    }
 }
 
 #[test]
