@@ -36,6 +36,7 @@ mod step;
 mod table;
 #[cfg(test)]
 mod testing;
+mod texts;
 mod top;
 mod total;
 mod union;

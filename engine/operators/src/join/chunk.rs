@@ -3,8 +3,7 @@
 use super::side::GONE;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::DataType;
-use std::sync::Arc;
-use tidegate_api::{PieceId, Result};
+use tidegate_api::PieceId;
 
 /// A row as the table sees it: 32 bytes, so that one visit is one cache line.
 #[derive(Debug, Clone, Copy)]
@@ -115,23 +114,4 @@ fn size(column: &ArrayRef) -> usize {
         DataType::BinaryView => column.len() * 16 + column.as_binary_view().total_buffer_bytes_used(),
         _ => column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()),
     }
-}
-
-/// Lets go of what a column of texts refers to and does not show: it may be the text of all rows that were filtered out before.
-pub(super) fn compacted(column: ArrayRef) -> Result<ArrayRef> {
-    const SLACK: usize = 16 * 1024;
-    let wasteful = |held: usize, used: usize| held > 2 * used + SLACK;
-    Ok(match column.data_type() {
-        DataType::Utf8View => {
-            let views = column.as_string_view();
-            let held: usize = views.data_buffers().iter().map(|buffer| buffer.capacity()).sum();
-            if wasteful(held, views.total_buffer_bytes_used()) { Arc::new(views.gc()) } else { column }
-        }
-        DataType::BinaryView => {
-            let views = column.as_binary_view();
-            let held: usize = views.data_buffers().iter().map(|buffer| buffer.capacity()).sum();
-            if wasteful(held, views.total_buffer_bytes_used()) { Arc::new(views.gc()) } else { column }
-        }
-        _ => column,
-    })
 }

@@ -1,7 +1,6 @@
 //! The operator: rows in, pairs out, and what time makes of those that wait.
 
 use super::bounds::{FARTHEST_MS, Which};
-use super::chunk::compacted;
 use super::late::Late;
 use super::output::Picked;
 use super::plan::Plan;
@@ -10,6 +9,7 @@ use super::side::{Ptr, Side};
 use super::state::Named;
 use crate::expression::BadRows;
 use crate::fired::Fired;
+use crate::texts::Compactor;
 use crate::window::Unit;
 use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt32Array};
 use arrow::compute::{filter_record_batch, take, take_record_batch};
@@ -66,6 +66,7 @@ impl OperatorFactory for JoinFactory {
             candidates: Candidates::default(),
             seq: 0,
             hashes: Vec::new(),
+            texts: Default::default(),
             marks: [None, None],
             named: Vec::new(),
             ctx,
@@ -86,6 +87,8 @@ pub(super) struct StreamJoin {
     /// The number of the last batch.
     pub(super) seq: u64,
     hashes: Vec<u64>,
+    /// Per side, what its texts point into.
+    texts: [Compactor; 2],
     /// Per side, the piece that holds its marks.
     pub(super) marks: [Option<PieceId>; 2],
     pub(super) named: Vec<Named>,
@@ -320,7 +323,7 @@ impl StreamJoin {
     }
 
     fn take_in(&mut self, which: Which, columns: Vec<ArrayRef>, hashes: &[u64], times: &[i64]) -> Result<()> {
-        let columns = columns.into_iter().map(compacted).collect::<Result<Vec<_>>>()?;
+        let columns = self.texts[which.index()].compact(columns);
         self.seq += 1;
         let slot = self.sides[which.index()].insert(columns, hashes, times, self.seq);
         self.queue.push_back(Probe::new(which, slot, self.seq));

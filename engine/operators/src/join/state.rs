@@ -10,6 +10,7 @@ use super::chunk::{Bits, Chunk, Node};
 use super::operator::StreamJoin;
 use super::side::{GONE, NONE, pointer};
 use crate::fired::FIRED;
+use crate::texts::compacted;
 use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{FilterBuilder, concat_batches};
@@ -51,7 +52,8 @@ fn encode(chunk: &Chunk, fields: &[FieldRef]) -> Result<Vec<u8>> {
     let hashes: UInt64Array = chunk.nodes.iter().map(|node| node.hash).collect::<Vec<u64>>().into();
     let times: Int64Array = chunk.nodes.iter().map(|node| node.time).collect::<Vec<i64>>().into();
     let own: [ArrayRef; 2] = [Arc::new(hashes), Arc::new(times)];
-    let columns: Vec<ArrayRef> = own.into_iter().chain(chunk.columns.iter().cloned()).collect();
+    // Texts may lie in a pool that other chunks point into as well, and would be written with every one of them.
+    let columns: Vec<ArrayRef> = own.into_iter().chain(chunk.columns.iter().cloned().map(compacted)).collect();
     let schema = schema(fields);
     let batch = RecordBatch::try_new(Arc::clone(&schema), columns)?;
     let mut writer = StreamWriter::try_new(Vec::new(), &schema)?;

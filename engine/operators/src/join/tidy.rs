@@ -1,8 +1,9 @@
 //! Keeps the number of chunks and the memory of rows that are gone small. Runs only while nothing refers to a row from outside.
 
-use super::chunk::{Chunk, compacted};
+use super::chunk::Chunk;
 use super::output::Picked;
 use super::side::{LOOSE, Ptr, Side, pointer, row_of};
+use crate::texts::compacted;
 use tidegate_api::Result;
 
 /// Chunks of so many rows are not merged: a row of a large batch is never copied, one of a small batch a few times.
@@ -85,7 +86,7 @@ impl Side {
         }
         let picked = Picked::new(self, &rows);
         let width = slots.first().and_then(|slot| self.chunk(pointer(*slot, 0))).map_or(0, |chunk| chunk.columns.len());
-        let columns = (0..width).map(|column| compacted(picked.column(self, column)?)).collect::<Result<Vec<_>>>()?;
+        let columns = (0..width).map(|column| picked.column(self, column).map(compacted)).collect::<Result<Vec<_>>>()?;
         let nodes = rows.iter().filter_map(|ptr| self.chunk(*ptr).map(|chunk| chunk.nodes[row_of(*ptr)])).collect();
         let mut chunk = Chunk::new(columns, nodes, seq, self.marked);
         for (row, _) in rows.iter().enumerate().filter(|(_, ptr)| self.is_matched(**ptr)) {
