@@ -46,6 +46,6 @@ pub use source::{
     Split, SplitState,
 };
 pub use staging::Staging;
-pub use state::{FiledBytes, PieceId, ReadBytes, RestoredPiece, Signature, StatePiece};
+pub use state::{DeferredBytes, MakeBytes, PieceId, RestoredPiece, Signature, StatePiece};
 pub use time::{EventTime, FutureRows, TimeScale, TimeSpec};
 pub use wake::Wake;

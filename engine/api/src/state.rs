@@ -29,43 +29,55 @@ pub enum StatePiece {
         /// The encoded state; the format is the operator's, under its signature's version.
         data: Vec<u8>,
     },
-    /// Written anew, as [`StatePiece::New`], from bytes that lie outside of memory. They are read when they are written to the
-    /// store, so they must not change before the next snapshot.
-    Filed {
+    /// Written anew, as [`StatePiece::New`], from bytes that are made when they are written to the store, beside the processing
+    /// and one object at a time. What they are made from must not change before the next snapshot.
+    Deferred {
         /// The operator's name for it.
         name: String,
         /// The vnodes whose state it holds.
         vnodes: VnodeRange,
-        /// Where the encoded state lies.
-        data: FiledBytes,
+        /// What gives the encoded state.
+        data: DeferredBytes,
     },
     /// Unchanged since an earlier snapshot: the reference that [`crate::Operator::pieces_named`] or a restore gave.
     Kept(PieceId),
 }
 
-/// Bytes that lie outside of memory. Clones share them; two are equal if they are the same ones.
+/// Bytes that are made or read when they are wanted. Clones share them; two are equal if they are the same ones.
 #[derive(Debug, Clone)]
-pub struct FiledBytes(pub Arc<dyn ReadBytes>);
+pub struct DeferredBytes(pub Arc<dyn MakeBytes>);
 
-impl PartialEq for FiledBytes {
+impl PartialEq for DeferredBytes {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-/// Bytes that do not change and can be read again and again, from any thread.
-pub trait ReadBytes: Send + Sync + fmt::Debug {
-    /// How many there are.
-    fn length(&self) -> u64;
-
-    /// Their XXH3-64, taken when they were written.
-    fn checksum(&self) -> u64;
+/// Makes bytes, the same ones at every call, on any thread.
+pub trait MakeBytes: Send + Sync + fmt::Debug {
+    /// About how many there are, for laying pieces into objects.
+    fn estimate(&self) -> u64;
 
     /// All of them.
     ///
     /// # Errors
-    /// `External` if they cannot be read or are not what was written; the message says where they lie.
-    fn read(&self) -> Result<Vec<u8>>;
+    /// `External` if they lie outside of memory and cannot be read, or are not what was written; the message says where they lie.
+    /// `Internal` if they cannot be encoded.
+    fn make(&self) -> Result<Vec<u8>>;
+}
+
+impl StatePiece {
+    /// The name, vnodes and bytes of a piece that is written anew; `None` for one that is kept.
+    ///
+    /// # Errors
+    /// Those of making deferred bytes.
+    pub fn into_new(self) -> Result<Option<(String, VnodeRange, Vec<u8>)>> {
+        Ok(match self {
+            StatePiece::New { name, vnodes, data } => Some((name, vnodes, data)),
+            StatePiece::Deferred { name, vnodes, data } => Some((name, vnodes, data.0.make()?)),
+            StatePiece::Kept(_) => None,
+        })
+    }
 }
 
 /// A piece handed back at a restore. It may hold vnodes that are not this task's; the operator leaves those out.

@@ -1,6 +1,6 @@
 //! The book of a running start: the newest manifest, and what the tasks have handed over for the next.
 //!
-//! A coordinator calls [`Ledger::begin`] with each barrier, [`Ledger::add`] with each task's snapshot, [`Ledger::objects`] when the
+//! A coordinator calls [`Ledger::begin`] with each barrier, [`Ledger::add`] with each task's snapshot, [`Ledger::write_objects`] when the
 //! machine says to write states, [`Ledger::seal`] when it says to create the manifest, and [`Ledger::published`] when that exists.
 //! A sealed manifest does not change any more, whatever is discovered meanwhile, so a repeated create sends the same bytes.
 
@@ -9,13 +9,14 @@ mod tests;
 
 use crate::keys;
 use crate::manifest::{End, Manifest, OperatorEntry, PendingToken, PieceRef, SinkEntry, SplitEntry, SplitStatus};
-use crate::pieces::{ObjectBody, OperatorSnapshot, SnapshotPiece, refer};
+use crate::pieces::{DeferredPart, ObjectBody, OperatorSnapshot, SnapshotPiece, refer};
 use crate::recovery::JobShape;
 use std::collections::{BTreeMap, BTreeSet};
-use tidegate_api::{Barrier, CommitToken, Discovered, Epoch, Error, EventTime, FiledBytes, Position, Result, Split, SplitId};
+use tidegate_api::{Barrier, CommitToken, Discovered, Epoch, Error, EventTime, Position, Result, ResultExt, Split, SplitId};
+use xxhash_rust::xxh3::xxh3_64;
 
-/// Bytes of filed pieces in one object, unless a single piece is larger.
-const FILED_OBJECT: u64 = 16 << 20;
+/// About so many bytes of deferred pieces are in one object, unless a single piece is larger.
+const DEFERRED_OBJECT: u64 = 8 << 20;
 
 /// What one task hands over at a barrier.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -49,6 +50,8 @@ pub struct Ledger {
     next: Manifest,
     barrier: Option<Barrier>,
     objects: Vec<(String, ObjectBody)>,
+    /// Whether the references to deferred pieces of `objects` say where their bytes lie.
+    is_written: bool,
     /// By operator and task, in each task's order: operators may rely on the order of their runs.
     states: BTreeMap<String, BTreeMap<u32, Vec<PieceRef>>>,
     tokens: BTreeMap<String, Vec<PendingToken>>,
@@ -64,7 +67,16 @@ impl Ledger {
         next.ended = None;
         next.sinks = shape.sink_entries();
         next.plugins = shape.plugins.clone();
-        Ledger { newest: opened, next, barrier: None, objects: Vec::new(), states: BTreeMap::new(), tokens: BTreeMap::new(), sealed: None }
+        Ledger {
+            newest: opened,
+            next,
+            barrier: None,
+            objects: Vec::new(),
+            is_written: true,
+            states: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            sealed: None,
+        }
     }
 
     /// The newest published manifest.
@@ -101,6 +113,7 @@ impl Ledger {
     pub fn begin(&mut self, barrier: Barrier) {
         self.barrier = Some(barrier);
         self.objects.clear();
+        self.is_written = true;
         self.states.clear();
         self.tokens.clear();
         self.sealed = None;
@@ -158,12 +171,12 @@ impl Ledger {
         let object = key(0);
         let sizes = state.pieces.iter().map(|piece| match piece {
             SnapshotPiece::New { data, .. } => data.len(),
-            SnapshotPiece::Filed { .. } | SnapshotPiece::Kept(_) => 0,
+            SnapshotPiece::Deferred { .. } | SnapshotPiece::Kept(_) => 0,
         });
         let total: usize = sizes.sum();
         let mut bytes = Vec::new();
-        // Filed pieces lie in objects of their own, none larger than need be in memory at once.
-        let mut filed: Vec<(String, Vec<FiledBytes>, u64)> = Vec::new();
+        // Deferred pieces lie in objects of their own, none larger than need be in memory at once.
+        let mut deferred: Vec<(String, Vec<DeferredPart>, u64)> = Vec::new();
         let mut pieces = Vec::with_capacity(state.pieces.len());
         for piece in state.pieces {
             let reference = match piece {
@@ -179,16 +192,15 @@ impl Ledger {
                     }
                     reference
                 }
-                SnapshotPiece::Filed { id, name, vnodes, data } => {
-                    let (length, checksum) = (data.0.length(), data.0.checksum());
-                    if filed.last().is_none_or(|(_, _, filled)| filled.saturating_add(length) > FILED_OBJECT) {
-                        filed.push((key(filed.len() as u32 + 1), Vec::new(), 0));
+                SnapshotPiece::Deferred { id, name, vnodes, data } => {
+                    let about = data.0.estimate();
+                    if deferred.last().is_none_or(|(_, _, filled)| filled.saturating_add(about) > DEFERRED_OBJECT) {
+                        deferred.push((key(deferred.len() as u32 + 1), Vec::new(), 0));
                     }
-                    let Some((object, parts, filled)) = filed.last_mut() else { continue };
-                    let reference = PieceRef { id, name, vnodes, object: object.clone(), offset: *filled, length, checksum };
-                    parts.push(data);
-                    *filled += length;
-                    reference
+                    let Some((object, parts, filled)) = deferred.last_mut() else { continue };
+                    parts.push(DeferredPart { data, operator: state.operator.clone(), task: state.task, place: pieces.len() });
+                    *filled = filled.saturating_add(about);
+                    PieceRef { id, name, vnodes, object: object.clone(), offset: 0, length: 0, checksum: 0 }
                 }
                 SnapshotPiece::Kept(id) => match known.pieces.iter().find(|piece| piece.id == id) {
                     Some(reference) => reference.clone(),
@@ -206,7 +218,8 @@ impl Ledger {
         if !bytes.is_empty() {
             self.objects.push((object, ObjectBody::Bytes(bytes)));
         }
-        self.objects.extend(filed.into_iter().map(|(object, parts, _)| (object, ObjectBody::Filed(parts))));
+        self.is_written &= deferred.is_empty();
+        self.objects.extend(deferred.into_iter().map(|(object, parts, _)| (object, ObjectBody::Deferred(parts))));
         Ok(())
     }
 
@@ -215,17 +228,46 @@ impl Ledger {
         Ok(barrier.epoch)
     }
 
-    /// The objects to write for the barrier on its way: key and content. The same at every call, so writing may be repeated.
-    pub fn objects(&self) -> &[(String, ObjectBody)] {
-        &self.objects
+    /// Hands every object of the barrier on its way to `put`: key and content. The same at every call, so writing may be repeated.
+    /// One object at a time is in memory beside what the snapshots hold.
+    ///
+    /// # Errors
+    /// Those of `put`, and of making deferred bytes; the message names the object.
+    pub fn write_objects(&mut self, mut put: impl FnMut(&str, &[u8]) -> Result<()>) -> Result<()> {
+        for (key, body) in &self.objects {
+            let what = || format!("state object `{key}`");
+            match body {
+                ObjectBody::Bytes(bytes) => put(key, bytes).context(what)?,
+                ObjectBody::Deferred(parts) => {
+                    let about: u64 = parts.iter().map(|part| part.data.0.estimate()).sum();
+                    let mut bytes = Vec::with_capacity(usize::try_from(about.min(DEFERRED_OBJECT)).unwrap_or(0));
+                    for part in parts {
+                        let made = part.data.0.make().context(what)?;
+                        let pieces = self.states.get_mut(&part.operator).and_then(|tasks| tasks.get_mut(&part.task));
+                        let Some(reference) = pieces.and_then(|pieces| pieces.get_mut(part.place)) else {
+                            return Err(Error::internal(format!("{}: one of its pieces belongs to no snapshot", what())));
+                        };
+                        (reference.offset, reference.length) = (bytes.len() as u64, made.len() as u64);
+                        reference.checksum = xxh3_64(&made);
+                        bytes.extend_from_slice(&made);
+                    }
+                    put(key, &bytes).context(what)?;
+                }
+            }
+        }
+        self.is_written = true;
+        Ok(())
     }
 
     /// The epoch's manifest. Made at the first call after all snapshots have come, the same at every later one.
     ///
     /// # Errors
-    /// `Internal` without a barrier.
+    /// `Internal` without a barrier, and before deferred pieces are written.
     pub fn seal(&mut self, ended: Option<End>, written: EventTime) -> Result<&Manifest> {
         let barrier = self.barrier.ok_or_else(|| Error::internal("a manifest was asked for without a barrier"))?;
+        if !self.is_written {
+            return Err(Error::internal("a manifest was asked for before the state objects were written"));
+        }
         if self.sealed.is_none() {
             self.next.epoch = barrier.epoch;
             self.next.now = barrier.now;

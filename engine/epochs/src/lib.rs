@@ -34,7 +34,7 @@ pub use machine::PlantedBug;
 pub use machine::{Action, AtEnd, EpochMachine, Fact, MachineConfig, Phase, Step};
 pub use manifest::{End, Manifest};
 pub use open::{FirstStart, OpenRequest, Opening, open, pinned};
-pub use pieces::{ObjectBody, OperatorSnapshot, SnapshotPiece, name_pieces, read_pieces};
+pub use pieces::{OperatorSnapshot, SnapshotPiece, name_pieces, read_pieces};
 pub use pruner::Pruner;
 pub use publish::{Published, mark_committed, publish, taken_over};
 pub use recovery::{JobShape, RecoveryPlan, SinkRecovery, SinkShape, SourceRecovery, settle};

@@ -2,9 +2,8 @@
 
 use crate::manifest::PieceRef;
 use crate::store::EpochStore;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
-use tidegate_api::{Epoch, Error, FiledBytes, Generation, PieceId, RestoredPiece, Result, ResultExt, StatePiece, VnodeRange};
+use tidegate_api::{DeferredBytes, Epoch, Error, Generation, PieceId, RestoredPiece, Result, ResultExt, StatePiece, VnodeRange};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// What one task hands over of one operator's state.
@@ -32,16 +31,16 @@ pub enum SnapshotPiece {
         /// Its bytes.
         data: Vec<u8>,
     },
-    /// To be written, from bytes that lie outside of memory.
-    Filed {
+    /// To be written, from bytes that are made when it is.
+    Deferred {
         /// Its name within the run.
         id: PieceId,
         /// The operator's name for it.
         name: String,
         /// The vnodes it holds.
         vnodes: VnodeRange,
-        /// Where its bytes lie.
-        data: FiledBytes,
+        /// What gives its bytes.
+        data: DeferredBytes,
     },
     /// Where it was.
     Kept(PieceId),
@@ -64,7 +63,7 @@ pub fn name_pieces(
     };
     let pieces = pieces.into_iter().map(|piece| match piece {
         StatePiece::New { name, vnodes, data } => SnapshotPiece::New { id: named(), name, vnodes, data },
-        StatePiece::Filed { name, vnodes, data } => SnapshotPiece::Filed { id: named(), name, vnodes, data },
+        StatePiece::Deferred { name, vnodes, data } => SnapshotPiece::Deferred { id: named(), name, vnodes, data },
         StatePiece::Kept(id) => SnapshotPiece::Kept(id),
     });
     let pieces: Vec<SnapshotPiece> = pieces.collect();
@@ -73,30 +72,22 @@ pub fn name_pieces(
 
 /// What an object consists of.
 #[derive(Debug, Clone, PartialEq)]
-pub enum ObjectBody {
+pub(crate) enum ObjectBody {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// The bytes of several pieces, one behind the other, which are read when they are asked for.
-    Filed(Vec<FiledBytes>),
+    /// The bytes of several pieces, one behind the other, which are made when the object is written.
+    Deferred(Vec<DeferredPart>),
 }
 
-impl ObjectBody {
-    /// All its bytes.
-    ///
-    /// # Errors
-    /// `External` if they lie outside of memory and cannot be read.
-    pub fn bytes(&self) -> Result<Cow<'_, [u8]>> {
-        match self {
-            ObjectBody::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
-            ObjectBody::Filed(parts) => {
-                let mut bytes = Vec::new();
-                for part in parts {
-                    bytes.append(&mut part.0.read()?);
-                }
-                Ok(Cow::Owned(bytes))
-            }
-        }
-    }
+/// A piece within an object that is not written yet.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct DeferredPart {
+    /// Its bytes.
+    pub(crate) data: DeferredBytes,
+    /// Whose it is: operator, task, and its place among that task's pieces.
+    pub(crate) operator: String,
+    pub(crate) task: u32,
+    pub(crate) place: usize,
 }
 
 /// A reference to `data`, which lies at `offset` of `object`.

@@ -230,8 +230,8 @@ impl Job {
                         self.made.kept += 1;
                         whole.push(id);
                     }
-                    StatePiece::Filed { .. } => panic!("an operator keeps its state in memory"),
-                    StatePiece::New { name, vnodes, data } => {
+                    made => {
+                        let (name, vnodes, data) = made.into_new().unwrap().unwrap();
                         let id = PieceId(format!("{}/{index}/{}", self.epoch, new.len()));
                         self.store.insert(id.clone(), RestoredPiece { id: id.clone(), name, vnodes, data });
                         self.made.written += 1;

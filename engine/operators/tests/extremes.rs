@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tidegate_api::{
     Epoch, EventTime, Flow, Generation, Operator, OperatorCtx, OperatorFactory, Output, PieceId, RestoredPiece, RunId, RunIdentity,
-    StatePiece, StepCtx, types,
+    StepCtx, types,
 };
 use tidegate_operators::{BindCtx, Bound, BoundNode, StreamType, parse_step};
 
@@ -140,10 +140,9 @@ fn through_operator(step: &Value, rows: &RecordBatch) -> RecordBatch {
     let mut out = Output::default();
     let mut operator = open(factory);
     operator.on_batch(0, rows.slice(0, 2), &mut out).unwrap();
-    let pieces = operator.snapshot(Epoch(1)).unwrap().into_iter().enumerate().map(|(number, piece)| match piece {
-        StatePiece::New { name, vnodes, data } => RestoredPiece { id: PieceId(number.to_string()), name, vnodes, data },
-        StatePiece::Filed { .. } => panic!("an operator keeps its state in memory"),
-        StatePiece::Kept(id) => panic!("`{id}` cannot be kept, nothing was named"),
+    let pieces = operator.snapshot(Epoch(1)).unwrap().into_iter().enumerate().map(|(number, piece)| {
+        let (name, vnodes, data) = piece.into_new().unwrap().expect("nothing was named, so nothing can be kept");
+        RestoredPiece { id: PieceId(number.to_string()), name, vnodes, data }
     });
     let mut restored = open(factory);
     restored.restore(pieces.collect()).unwrap();

@@ -14,7 +14,7 @@ use crossbeam_channel::{Receiver, Sender};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_api::{Committer, Epoch, Error, ErrorKind, InlineSource, Position, Result, ResultExt, SplitId};
+use tidegate_api::{Committer, Epoch, Error, ErrorKind, InlineSource, Position, Result, SplitId};
 use tidegate_epochs::manifest::End;
 use tidegate_epochs::{Action, EpochMachine, Fact, Ledger, Pruner, Published, Step, claim, mark_committed, publish, recovery};
 
@@ -340,16 +340,21 @@ impl Coordinator {
     }
 
     /// The outer error ends the attempt, the inner one may be repeated; so for all that follow.
-    fn write_states(&self, epoch: Epoch) -> Result<Result<()>> {
-        for (key, body) in self.parts.ledger.objects() {
-            let bytes = body.bytes().context(|| format!("state object `{key}`"));
-            let written = bytes.and_then(|bytes| self.parts.job.store.put(key, &bytes).context(|| format!("state object `{key}`")));
-            if written.is_err() {
-                return Ok(written);
-            }
-            self.parts.job.config.kill(KillPoint::MidStates, epoch)?;
+    fn write_states(&mut self, epoch: Epoch) -> Result<Result<()>> {
+        let (store, config) = (&self.parts.job.store, &self.parts.job.config);
+        let mut ended = None;
+        let written = self.parts.ledger.write_objects(|key, bytes| {
+            store.put(key, bytes)?;
+            config.kill(KillPoint::MidStates, epoch).map_err(|error| {
+                let message = error.to_string();
+                ended = Some(error);
+                Error::internal(message)
+            })
+        });
+        match ended {
+            Some(error) => Err(error),
+            None => Ok(written),
         }
-        Ok(Ok(()))
     }
 
     fn create_manifest(&mut self, epoch: Epoch, ended: Option<End>) -> Result<Result<Fact>> {

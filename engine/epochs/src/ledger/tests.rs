@@ -1,8 +1,11 @@
 use super::*;
 use crate::keys::RunNumber;
 use crate::manifest::SourceEntry;
+use crate::pieces::read_pieces;
 use crate::recovery::SinkShape;
-use tidegate_api::{BarrierKind, Generation, PieceId, RunId, Signature, VnodeRange};
+use crate::{EpochStore, MemoryStore};
+use std::sync::Arc;
+use tidegate_api::{BarrierKind, DeferredBytes, Generation, MakeBytes, PieceId, RunId, Signature, VnodeRange};
 
 fn shape() -> JobShape {
     let sink = |two_phase| SinkShape { two_phase, config: serde_json::Value::Null };
@@ -69,6 +72,17 @@ fn token(sink: &str, task: u32) -> TaskSnapshot {
     TaskSnapshot { tokens: vec![(sink.to_string(), task, CommitToken(vec![u8::try_from(task).unwrap()]))], ..TaskSnapshot::default() }
 }
 
+fn objects(ledger: &mut Ledger) -> Vec<(String, Vec<u8>)> {
+    let mut objects = Vec::new();
+    ledger
+        .write_objects(|key, bytes| {
+            objects.push((key.to_string(), bytes.to_vec()));
+            Ok(())
+        })
+        .unwrap();
+    objects
+}
+
 /// Publishes an epoch made of `snapshots`.
 fn epoch(ledger: &mut Ledger, number: u64, snapshots: Vec<TaskSnapshot>) -> Manifest {
     ledger.begin(barrier(number));
@@ -111,10 +125,7 @@ fn a_kept_piece_stays_where_it_was_and_a_task_s_pieces_keep_their_order() {
     let mut ledger = ledger();
     ledger.begin(barrier(1));
     ledger.add(state(0, vec![new("z", b"one"), new("a", b"three")])).unwrap();
-    assert_eq!(
-        ledger.objects(),
-        [("objects/r/0000000001/00000000000000000001/count.0/0".to_string(), ObjectBody::Bytes(b"onethree".to_vec()))]
-    );
+    assert_eq!(objects(&mut ledger), [("objects/r/0000000001/00000000000000000001/count.0/0".to_string(), b"onethree".to_vec())]);
     let first = ledger.seal(None, EventTime(0)).unwrap().operators["count"].pieces.clone();
     ledger.published();
     assert_eq!(first.iter().map(|piece| (piece.id.0.as_str(), piece.offset, piece.length)).collect::<Vec<_>>(), [("z", 0, 3), ("a", 3, 5)]);
@@ -123,7 +134,7 @@ fn a_kept_piece_stays_where_it_was_and_a_task_s_pieces_keep_their_order() {
     let kept = || SnapshotPiece::Kept(PieceId("z".to_string()));
     ledger.add(state(1, vec![kept()])).unwrap();
     ledger.add(state(0, vec![kept(), new("b", b"x")])).unwrap();
-    assert_eq!(ledger.objects().len(), 1, "only what is new is written");
+    assert_eq!(objects(&mut ledger).len(), 1, "only what is new is written");
     let second = ledger.seal(None, EventTime(0)).unwrap().operators["count"].pieces.clone();
     assert_eq!(second[0], first[0]);
     assert_eq!(second.len(), 2, "a piece kept by two tasks is named once");
@@ -175,4 +186,54 @@ fn what_the_run_does_not_have_is_refused() {
     let mut other = state(0, Vec::new());
     other.states[0].operator = "other".to_string();
     assert!(ledger.add(other).is_err(), "an operator that is not in the plan");
+}
+
+/// Bytes that say they are as many as `about`.
+#[derive(Debug)]
+struct Later {
+    about: u64,
+    bytes: &'static [u8],
+}
+
+impl MakeBytes for Later {
+    fn estimate(&self) -> u64 {
+        self.about
+    }
+
+    fn make(&self) -> Result<Vec<u8>> {
+        if self.bytes.is_empty() { Err(Error::external("the disk is gone")) } else { Ok(self.bytes.to_vec()) }
+    }
+}
+
+fn later(id: &str, about: u64, bytes: &'static [u8]) -> SnapshotPiece {
+    let data = DeferredBytes(Arc::new(Later { about, bytes }));
+    SnapshotPiece::Deferred { id: PieceId(id.to_string()), name: id.to_string(), vnodes: VnodeRange::all(8), data }
+}
+
+#[test]
+fn deferred_pieces_are_referred_to_where_they_were_written() {
+    let mut ledger = ledger();
+    ledger.begin(barrier(1));
+    ledger.add(state(0, vec![later("a", 5 << 20, b"three"), new("b", b"x"), later("c", 1, b"to"), later("d", 5 << 20, b"and")])).unwrap();
+    assert!(ledger.seal(None, EventTime(0)).unwrap_err().to_string().contains("before the state objects were written"));
+    let written = objects(&mut ledger);
+    assert_eq!(objects(&mut ledger), written, "a repeated write sends the same bytes");
+    let bodies: Vec<&[u8]> = written.iter().map(|(_, bytes)| bytes.as_slice()).collect();
+    assert_eq!(bodies, [&b"x"[..], b"threeto", b"and"], "what would be too large together lies apart");
+    let store = MemoryStore::new();
+    written.iter().for_each(|(key, bytes)| store.put(key, bytes).unwrap());
+    let pieces = ledger.seal(None, EventTime(0)).unwrap().operators["count"].pieces.clone();
+    let read = read_pieces(&store, &pieces, VnodeRange::all(8)).unwrap();
+    let read: Vec<(&str, &[u8])> = read.iter().map(|piece| (piece.name.as_str(), piece.data.as_slice())).collect();
+    assert_eq!(read, [("a", &b"three"[..]), ("b", b"x"), ("c", b"to"), ("d", b"and")]);
+}
+
+#[test]
+fn bytes_that_cannot_be_made_keep_the_epoch_from_being_sealed() {
+    let mut ledger = ledger();
+    ledger.begin(barrier(1));
+    ledger.add(state(0, vec![later("a", 1, b"")])).unwrap();
+    let error = ledger.write_objects(|_, _| Ok(())).unwrap_err().to_string();
+    assert!(error.contains("the disk is gone") && error.contains("count.0/1"), "{error}");
+    assert!(ledger.seal(None, EventTime(0)).is_err());
 }

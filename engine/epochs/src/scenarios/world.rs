@@ -323,7 +323,7 @@ impl Start {
                 return;
             }
             Action::WriteStates { epoch } => {
-                let written = running.ledger.objects().iter().try_for_each(|(key, body)| self.store.put(key, &body.bytes()?));
+                let written = running.ledger.write_objects(|key, bytes| self.store.put(key, bytes));
                 written.map_or_else(failed(epoch, Step::States), |()| Fact::StatesDurable { epoch })
             }
             Action::CreateManifest { epoch, ended } => {

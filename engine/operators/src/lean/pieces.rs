@@ -7,24 +7,52 @@ use arrow::datatypes::{DataType, Field, Schema};
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use std::sync::Arc;
-use tidegate_api::{Error, RestoredPiece, Result, VnodeRange};
+use tidegate_api::{DeferredBytes, Error, MakeBytes, RestoredPiece, Result, VnodeRange};
+
+/// Columns of `rows` rows, to be encoded as one Arrow IPC stream when they are written: rows that are kept in columns are not
+/// held twice, and the task goes on meanwhile.
+///
+/// # Errors
+/// `Internal` when they are no batch.
+pub(crate) fn deferred(columns: Vec<ArrayRef>, rows: usize) -> Result<DeferredBytes> {
+    Ok(DeferredBytes(Arc::new(Batch(batch(columns, rows)?))))
+}
 
 /// Encodes columns of `rows` rows as one Arrow IPC stream.
 ///
 /// # Errors
 /// `Internal` when they cannot be written.
 pub(crate) fn encode(columns: Vec<ArrayRef>, rows: usize) -> Result<Vec<u8>> {
+    stream(&batch(columns, rows)?)
+}
+
+fn batch(columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
     let fields: Vec<Field> =
         columns.iter().enumerate().map(|(index, column)| Field::new(index.to_string(), column.data_type().clone(), true)).collect();
-    let schema = Arc::new(Schema::new(fields));
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?;
-    let mut writer = StreamWriter::try_new(Vec::new(), &schema)?;
-    writer.write(&batch)?;
+    Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)?)
+}
+
+fn stream(batch: &RecordBatch) -> Result<Vec<u8>> {
+    let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema())?;
+    writer.write(batch)?;
     let mut bytes = writer.into_inner()?;
     // It may wait for its turn to be written beside many others.
     bytes.shrink_to_fit();
     Ok(bytes)
+}
+
+#[derive(Debug)]
+struct Batch(RecordBatch);
+
+impl MakeBytes for Batch {
+    fn estimate(&self) -> u64 {
+        self.0.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or(0) as u64).sum()
+    }
+
+    fn make(&self) -> Result<Vec<u8>> {
+        stream(&self.0)
+    }
 }
 
 /// Decodes what [`encode`] made of columns of these types.

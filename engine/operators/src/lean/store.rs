@@ -4,7 +4,7 @@
 //! of their chunk moved to the end; the chunk's numbers are given anew then, so that the other chunks and what snapshots have of
 //! them stay as they are, and no moment holds the rows twice.
 
-use super::pieces::encode;
+use super::pieces::deferred;
 use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, StringViewArray, UInt32Array, make_view, new_empty_array};
 use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::compute::{concat, interleave, take_arrays};
@@ -198,7 +198,7 @@ impl Store {
                 Some(id) => StatePiece::Kept(id.clone()),
                 None => {
                     self.writing.push(Writing::Full(index));
-                    StatePiece::New { name: name(index), vnodes, data: encode(chunk.columns[..columns].to_vec(), CHUNK)? }
+                    StatePiece::Deferred { name: name(index), vnodes, data: deferred(chunk.columns[..columns].to_vec(), CHUNK)? }
                 }
             });
         }
@@ -208,7 +208,7 @@ impl Store {
                 _ => {
                     let parts: Vec<Vec<ArrayRef>> = self.open.iter().map(|(_, part)| part[..columns].to_vec()).collect();
                     self.writing.push(Writing::Open(self.open_rows));
-                    StatePiece::New { name: name(self.open_at), vnodes, data: encode(joined(&parts)?, self.open_rows)? }
+                    StatePiece::Deferred { name: name(self.open_at), vnodes, data: deferred(joined(&parts)?, self.open_rows)? }
                 }
             });
         }
@@ -412,7 +412,7 @@ mod tests {
             store.append(&rows(&vec![1; if epoch == 2 { 0 } else { 6000 }]), if epoch == 2 { 0 } else { 6000 }, &mut Vec::new()).unwrap();
             let mut pieces = Vec::new();
             store.snapshot("", 2, VnodeRange::all(256), &mut pieces).unwrap();
-            let new = pieces.iter().filter(|piece| matches!(piece, StatePiece::New { .. })).count();
+            let new = pieces.iter().filter(|piece| !matches!(piece, StatePiece::Kept(_))).count();
             epochs.push((pieces.len() - new, new));
             store.named(&mut (0..new).map(|index| PieceId(format!("{epoch}/{index}"))));
         }

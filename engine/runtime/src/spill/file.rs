@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use tidegate_api::{Error, ReadBytes, Result};
+use tidegate_api::{Error, MakeBytes, Result};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// See the module's documentation.
@@ -70,16 +70,17 @@ pub(super) struct Filed {
     checksum: u64,
 }
 
-impl ReadBytes for Filed {
-    fn length(&self) -> u64 {
+impl Filed {
+    /// How many bytes there are.
+    pub(super) fn length(&self) -> u64 {
         self.length
     }
 
-    fn checksum(&self) -> u64 {
-        self.checksum
-    }
-
-    fn read(&self) -> Result<Vec<u8>> {
+    /// All of them.
+    ///
+    /// # Errors
+    /// `External` if they cannot be read or are not what was written.
+    pub(super) fn read(&self) -> Result<Vec<u8>> {
         let folder = self.file.folder.display();
         let length = usize::try_from(self.length).map_err(|_| Error::limit(format!("{} bytes of state at once", self.length)))?;
         let mut bytes = vec![0; length];
@@ -93,6 +94,16 @@ impl ReadBytes for Filed {
             )));
         }
         Ok(bytes)
+    }
+}
+
+impl MakeBytes for Filed {
+    fn estimate(&self) -> u64 {
+        self.length
+    }
+
+    fn make(&self) -> Result<Vec<u8>> {
+        self.read()
     }
 }
 

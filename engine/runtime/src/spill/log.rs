@@ -12,7 +12,7 @@ use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use tidegate_api::{Error, EventTime, ReadBytes, Result, Watermark};
+use tidegate_api::{Error, EventTime, Result, Watermark};
 
 /// One thing that came.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,7 +60,7 @@ impl Log {
 
     /// Bytes on disk.
     pub(super) fn filed_bytes(&self) -> u64 {
-        self.blocks.iter().map(ReadBytes::length).sum()
+        self.blocks.iter().map(Filed::length).sum()
     }
 
     /// Writes what waits in memory.

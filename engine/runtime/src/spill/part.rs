@@ -5,8 +5,8 @@ use super::log::Log;
 use std::path::Path;
 use std::sync::Arc;
 use tidegate_api::{
-    Counter, Epoch, Error, EventTime, FiledBytes, Operator, OperatorCtx, OperatorFactory, PieceId, ReadBytes, RestoredPiece, Result,
-    StatePiece, VnodeRange,
+    Counter, DeferredBytes, Epoch, Error, EventTime, Operator, OperatorCtx, OperatorFactory, PieceId, RestoredPiece, Result, StatePiece,
+    VnodeRange,
 };
 
 /// A file is written anew when it is larger than this and more than half of it is garbage.
@@ -107,18 +107,16 @@ impl Part {
         let mut pieces = Vec::new();
         let mut named = Vec::new();
         for piece in operator.snapshot(moment)? {
-            match piece {
-                StatePiece::New { name, vnodes, data } => {
-                    let id = PieceId(format!("aside/{ids}"));
-                    *ids += 1;
-                    named.push(id.clone());
-                    pieces.push(Piece { id, name, vnodes, data: self.file.append(&data)?, stored: None });
-                }
-                StatePiece::Filed { .. } => return Err(Error::internal("an operator puts state aside by itself")),
-                StatePiece::Kept(id) => match self.pieces.iter().find(|piece| piece.id == id) {
+            if let StatePiece::Kept(id) = piece {
+                match self.pieces.iter().find(|piece| piece.id == id) {
                     Some(piece) => pieces.push(piece.clone()),
                     None => return Err(Error::internal(format!("an operator keeps the piece `{id}`, which it was never given"))),
-                },
+                }
+            } else if let Some((name, vnodes, data)) = piece.into_new()? {
+                let id = PieceId(format!("aside/{ids}"));
+                *ids += 1;
+                named.push(id.clone());
+                pieces.push(Piece { id, name, vnodes, data: self.file.append(&data)?, stored: None });
             }
         }
         operator.pieces_named(moment, named);
@@ -140,7 +138,7 @@ impl Part {
             Some(id) => StatePiece::Kept(id.clone()),
             None => {
                 new.push(piece.id.clone());
-                StatePiece::Filed { name: piece.name.clone(), vnodes: piece.vnodes, data: FiledBytes(Arc::new(piece.data.clone())) }
+                StatePiece::Deferred { name: piece.name.clone(), vnodes: piece.vnodes, data: DeferredBytes(Arc::new(piece.data.clone())) }
             }
         };
         self.pieces.iter().map(piece).collect()

@@ -151,14 +151,13 @@ impl Bench {
         let (mut all, mut new) = (Vec::new(), Vec::new());
         for piece in self.operator.snapshot(Epoch(self.epoch)).unwrap() {
             let (name, vnodes, data) = match piece {
-                StatePiece::New { name, vnodes, data } => (name, vnodes, data),
-                StatePiece::Filed { name, vnodes, data } => (name, vnodes, data.0.read().unwrap()),
                 StatePiece::Kept(id) => {
                     assert!(self.store.contains_key(&id));
                     self.kept += 1;
                     all.push(id);
                     continue;
                 }
+                new => new.into_new().unwrap().unwrap(),
             };
             let id = PieceId(format!("{}.{}", self.epoch, new.len()));
             self.store.insert(id.clone(), RestoredPiece { id: id.clone(), name, vnodes, data });

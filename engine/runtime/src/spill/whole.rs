@@ -96,18 +96,17 @@ impl Spilling {
         let Mode::Whole(mut operator) = std::mem::replace(&mut self.mode, Mode::Neither) else { return Ok(()) };
         let Some(place) = self.place.clone() else { return Ok(()) };
         operator.forget_pieces();
-        let pieces = operator.snapshot(Epoch(1 << 62))?;
+        let snapshot = operator.snapshot(Epoch(1 << 62))?;
         drop(operator);
-        let mut whole = Vec::new();
-        for piece in pieces {
-            match piece {
-                StatePiece::New { name, vnodes, data } => {
-                    whole.push(RestoredPiece { id: PieceId(format!("aside/whole/{}", whole.len())), name, vnodes, data });
-                }
-                StatePiece::Filed { .. } | StatePiece::Kept(_) => {
-                    return Err(Error::internal(format!("`{}` keeps pieces that it was told to forget", self.factory.name())));
-                }
-            }
+        let file = SpillFile::create(&place.folder)?;
+        let mut pieces = Vec::with_capacity(snapshot.len());
+        for piece in snapshot {
+            // Each is let go of before the next is made.
+            let Some((name, vnodes, data)) = piece.into_new()? else {
+                return Err(Error::internal(format!("`{}` keeps pieces that it was told to forget", self.factory.name())));
+            };
+            let id = PieceId(format!("aside/whole/{}", pieces.len()));
+            pieces.push(Piece { id, name, vnodes, data: file.append(&data)?, stored: None });
         }
         let bytes = self.member.as_ref().map_or(0, Member::own);
         tracing::warn!(
@@ -117,21 +116,13 @@ impl Spilling {
             folder = %place.folder.display(),
             "state has come to the memory limit; from now on the part of it that finds no room is kept on disk"
         );
-        self.divide_from(whole, bytes)
+        self.divide_from(pieces, bytes)
     }
 
-    fn divide_from(&mut self, whole: Vec<RestoredPiece>, bytes: u64) -> Result<()> {
+    fn divide_from(&mut self, pieces: Vec<Piece>, bytes: u64) -> Result<()> {
         let (Some(place), Some(member)) = (self.place.clone(), self.member.take()) else {
             return Err(Error::internal("state is divided twice"));
         };
-        let file = SpillFile::create(&place.folder)?;
-        let mut pieces = Vec::new();
-        for piece in whole {
-            // Each is let go of before the next is written.
-            let data = file.append(&piece.data)?;
-            let stored = (!piece.id.0.starts_with("aside/")).then(|| piece.id.clone());
-            pieces.push(Piece { id: piece.id, name: piece.name, vnodes: piece.vnodes, data, stored });
-        }
         let from = Inheritance { pieces, bytes, watermark: self.watermark, next_id: 0 };
         let divided = Divided::new(Arc::clone(&self.factory), self.ctx.clone(), place, member, from)?;
         self.mode = Mode::Divided(Box::new(divided));
@@ -240,8 +231,16 @@ impl Operator for Spilling {
         let is_large = self.member.as_ref().is_some_and(|member| bytes > member.budget());
         if self.place.is_some() && is_large {
             self.mode = Mode::Neither;
+            let Some(place) = self.place.clone() else { return Ok(()) };
+            let file = SpillFile::create(&place.folder)?;
+            let mut filed = Vec::with_capacity(pieces.len());
+            for piece in pieces {
+                // Each is let go of before the next is written.
+                let (data, stored) = (file.append(&piece.data)?, Some(piece.id.clone()));
+                filed.push(Piece { id: piece.id, name: piece.name, vnodes: piece.vnodes, data, stored });
+            }
             // In memory it takes more than on disk: half as much again is a guess.
-            return self.divide_from(pieces, bytes.saturating_add(bytes / 2));
+            return self.divide_from(filed, bytes.saturating_add(bytes / 2));
         }
         self.operator()?.restore(pieces)?;
         self.weigh()

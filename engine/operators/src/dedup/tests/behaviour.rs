@@ -110,7 +110,7 @@ fn a_snapshot_refers_to_what_did_not_change() {
         let from = if epoch == 2 { 1000 } else { epoch as i64 * 1000 };
         operator.on_batch(0, batch(&(0..1000).map(|k| row(0, from + k, 0)).collect::<Vec<_>>()), &mut out).unwrap();
         let pieces = operator.snapshot(tidegate_api::Epoch(epoch)).unwrap();
-        let new = pieces.iter().filter(|piece| matches!(piece, StatePiece::New { .. })).count();
+        let new = pieces.iter().filter(|piece| !matches!(piece, StatePiece::Kept(_))).count();
         sizes.push((pieces.len() - new, new));
         operator.pieces_named(tidegate_api::Epoch(epoch), (0..new).map(|n| tidegate_api::PieceId(format!("{epoch}/{n}"))).collect());
     }

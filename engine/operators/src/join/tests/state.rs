@@ -3,9 +3,7 @@
 use super::harness::{Row, batch, inputs, job, left, results, right, row, step};
 use crate::step::{BindCtx, BoundNode};
 use crate::testing::Act;
-use tidegate_api::{
-    Epoch, EventTime, Generation, Operator, OperatorCtx, Output, PieceId, RestoredPiece, RunId, RunIdentity, StatePiece, VnodeRange,
-};
+use tidegate_api::{Epoch, EventTime, Generation, Operator, OperatorCtx, Output, PieceId, RestoredPiece, RunId, RunIdentity, VnodeRange};
 
 fn many(from: i64, count: i64) -> Vec<Row> {
     (from..from + count).map(|n| row(n / 100, n, n)).collect()
@@ -94,9 +92,9 @@ fn damaged_and_foreign_pieces_are_refused_by_name() {
         .unwrap()
         .into_iter()
         .enumerate()
-        .filter_map(|(index, piece)| match piece {
-            StatePiece::New { name, vnodes, data } => Some(RestoredPiece { id: PieceId(index.to_string()), name, vnodes, data }),
-            StatePiece::Filed { .. } | StatePiece::Kept(_) => None,
+        .filter_map(|(index, piece)| {
+            let (name, vnodes, data) = piece.into_new().unwrap()?;
+            Some(RestoredPiece { id: PieceId(index.to_string()), name, vnodes, data })
         })
         .collect();
     assert_eq!(pieces.len(), 5);
