@@ -288,11 +288,10 @@ impl Pane {
     }
 }
 
-/// How many emptied panes are kept for later: a batch may open a few dozen small ones before the watermark closes them, but
-/// a few great ones must not be held for ever.
-const SPARES: usize = 32;
-const GREAT_SPARES: usize = 4;
-const GREAT: usize = 1 << 20;
+/// How many emptied panes are kept for later, and how much they hold: a batch may open a hundred small ones before the watermark
+/// closes them, but a few great ones must not be held for ever.
+const SPARES: usize = 256;
+const SPARE_BYTES: usize = 4 << 20;
 /// Windows of no more panes than this are put together anew each time.
 const FEW_PANES: usize = 2;
 
@@ -302,6 +301,7 @@ pub(crate) struct Panes {
     shape: Shape,
     open: BTreeMap<i64, Pane>,
     spares: Vec<Pane>,
+    spare_bytes: usize,
     /// The window that was combined last, where it can move on.
     running: Option<Running>,
 }
@@ -309,7 +309,7 @@ pub(crate) struct Panes {
 impl Panes {
     /// None open.
     pub(crate) fn new(shape: Shape) -> Self {
-        Panes { shape, open: BTreeMap::new(), spares: Vec::new(), running: None }
+        Panes { shape, open: BTreeMap::new(), spares: Vec::new(), spare_bytes: 0, running: None }
     }
 
     /// What they share.
@@ -322,21 +322,15 @@ impl Panes {
     /// # Errors
     /// `Internal` for types that binding refuses.
     pub(crate) fn at(&mut self, start: i64) -> Result<&mut Pane> {
-        use std::collections::btree_map::Entry;
         if self.running.as_ref().is_some_and(|running| running.holds(start)) {
             // It holds what the pane has been.
             self.running = None;
         }
-        match self.open.entry(start) {
-            Entry::Occupied(there) => Ok(there.into_mut()),
-            Entry::Vacant(vacant) => {
-                let pane = match self.spares.pop() {
-                    Some(spare) => spare,
-                    None => self.shape.pane()?,
-                };
-                Ok(vacant.insert(pane))
-            }
+        if !self.open.contains_key(&start) {
+            let pane = self.fresh()?;
+            self.open.insert(start, pane);
         }
+        self.open.get_mut(&start).ok_or_else(|| Error::internal("a pane was opened and is not there"))
     }
 
     /// The pane that starts at `start`, if it is open.
@@ -375,10 +369,19 @@ impl Panes {
     /// Empties a pane and keeps it for later.
     pub(crate) fn recycle(&mut self, mut pane: Pane) {
         pane.clear();
-        let kept = if pane.bytes() < GREAT { SPARES } else { GREAT_SPARES };
-        if self.spares.len() < kept {
+        let bytes = pane.bytes();
+        if self.spares.is_empty() || (self.spares.len() < SPARES && self.spare_bytes + bytes <= SPARE_BYTES) {
+            self.spare_bytes += bytes;
             self.spares.push(pane);
         }
+    }
+
+    /// An empty pane.
+    fn fresh(&mut self) -> Result<Pane> {
+        let Some(spare) = self.spares.pop() else { return self.shape.pane() };
+        // An empty pane takes what it took when it was put aside.
+        self.spare_bytes -= spare.bytes();
+        Ok(spare)
     }
 
     /// The open panes between two times, merged; the panes stay open. Either all groups, or those that have changed.
@@ -394,10 +397,7 @@ impl Panes {
             let columns = only.finish(&self.shape, false)?;
             return if only_changed { columns.filtered(&only.changes()) } else { Ok(columns) };
         }
-        let mut merged = match self.spares.pop() {
-            Some(spare) => spare,
-            None => self.shape.pane()?,
-        };
+        let mut merged = self.fresh()?;
         for pane in self.open.range(from..to).map(|(_, pane)| pane) {
             merged.merge(pane, numbers)?;
         }

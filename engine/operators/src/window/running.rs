@@ -81,8 +81,12 @@ impl Running {
         if self.full == self.counts.len() {
             return Ok((by.columns(&mut self.groups, false)?, Arc::new(Int64Array::from(self.counts.clone()))));
         }
-        let counted = self.counts.iter().zip(0u32..).filter(|(count, _)| **count != 0);
-        let (counts, numbers): (Vec<i64>, Vec<u32>) = counted.map(|(count, group)| (*count, group)).unzip();
+        // There are many small windows, and vectors that grow would be a good part of what they cost.
+        let (mut counts, mut numbers) = (Vec::with_capacity(self.full), Vec::with_capacity(self.full));
+        for (count, group) in self.counts.iter().zip(0u32..).filter(|(count, _)| **count != 0) {
+            counts.push(*count);
+            numbers.push(group);
+        }
         Ok((by.columns_of(&self.groups, &numbers)?, Arc::new(Int64Array::from(counts))))
     }
 
