@@ -55,9 +55,9 @@ enum Task {
         /// Only pipelines whose name contains this: window, session, dedup, join, topn
         filter: Option<String>,
     },
-    /// Kill a running pipeline again and again and compare what it wrote
+    /// Kill, freeze and starve running pipelines of disk again and again, and compare what they wrote
     Chaos {
-        /// How many times
+        /// How many deaths and freezes, over all pipelines; faults of the disk come on top
         #[arg(long, default_value_t = 30)]
         kills: u32,
     },

@@ -68,6 +68,16 @@ impl Grants {
     pub fn is_empty(&self) -> bool {
         self == &Grants::default()
     }
+
+    /// A directory granted for writing whose file system has become read-only. Asked by removing what is not there, which leaves no trace: a
+    /// read-only file system refuses before it looks.
+    pub(crate) fn read_only(&self) -> Option<&Path> {
+        let refuses = |grant: &&DirGrant| {
+            let asked = std::fs::remove_dir(grant.host.join(".tidegate-is-not-here"));
+            asked.is_err_and(|error| error.kind() == std::io::ErrorKind::ReadOnlyFilesystem)
+        };
+        self.dirs.iter().filter(|grant| grant.writable).find(refuses).map(|grant| grant.host.as_path())
+    }
 }
 
 impl DirGrant {

@@ -73,7 +73,14 @@ fn finish<T>(state: &State, call: &str, answer: wasmtime::Result<Result<T, types
     shared.metrics.called(state.elapsed());
     match answer {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(Failure::Fault(fault(&shared.spec.name, call, error))),
+        Ok(Err(error)) => {
+            let error = fault(&shared.spec.name, call, error);
+            // The border has no word for it: to the guest it was some error of input and output.
+            Err(Failure::Fault(match shared.spec.allow.read_only() {
+                Some(host) => error.context(format!("`{}` is on a read-only file system", host.display())),
+                None => error,
+            }))
+        }
         Err(error) => {
             shared.metrics.trapped();
             Err(Failure::Trap(trapped(state, call, &error)))

@@ -3,6 +3,7 @@
 //! Both ends are this program, so that the form of the argument is nobody's business; it is JSON.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,9 @@ pub(super) struct Trial {
     pub(super) pace: BTreeMap<String, f64>,
     /// Where to stand still.
     pub(super) pause: Option<Pause>,
+    /// Settings in place of the file's.
+    #[serde(default)]
+    pub(super) settings: Map<String, Value>,
 }
 
 /// Where a trial stands still.
@@ -60,7 +64,7 @@ impl Trial {
 
     /// The pipeline with its state and outputs in the trial's folder, which are made.
     pub(super) fn redirect(&self, file: PipelineFile) -> Result<Redirection, Vec<Problem>> {
-        let (file, places) = file.redirected(&self.folder, Duration::from_millis(self.every_ms))?;
+        let (file, places) = file.redirected(&self.folder, Duration::from_millis(self.every_ms), &self.settings)?;
         Ok(Redirection { file, places })
     }
 

@@ -38,16 +38,23 @@ pub enum Redirected {
 }
 
 impl PipelineFile {
-    /// The same pipeline with its state in `folder/state` and every output below `folder/out`, a checkpoint every `every`.
+    /// The same pipeline with its state in `folder/state` and every output below `folder/out`, a checkpoint every `every`, and `settings` in
+    /// place of its own.
     ///
     /// # Errors
     /// Every output that cannot be put elsewhere, at its dataset.
-    pub fn redirected(mut self, folder: &Path, every: Duration) -> Result<(PipelineFile, BTreeMap<String, Redirected>), Vec<Problem>> {
+    pub fn redirected(
+        mut self,
+        folder: &Path,
+        every: Duration,
+        settings: &Map<String, Value>,
+    ) -> Result<(PipelineFile, BTreeMap<String, Redirected>), Vec<Problem>> {
         for key in ["stateDir", "stateUrl", "checkpointEvery", "checkpointEveryMs"] {
             self.settings.remove(key);
         }
         self.settings.insert("stateDir".to_string(), Value::String(folder.join("state").display().to_string()));
         self.settings.insert("checkpointEveryMs".to_string(), Value::from(u64::try_from(every.as_millis()).unwrap_or(u64::MAX).max(1)));
+        self.settings.extend(settings.clone());
         let roles = Roles::of(&self);
         let written: Vec<(String, Map<String, Value>)> = self
             .datasets
