@@ -124,14 +124,17 @@ impl Disturbed<'_> {
         }
     }
 
-    /// What a point of recovery needs: epochs to recover from, and rows to commit again.
+    /// What a point of recovery needs: epochs to recover from, or rows to commit again.
     fn prime(&mut self, point: &str) {
-        if point == "mid-recommit" || (self.world.newest_manifest().is_none() && matches!(point, "mid-recover" | "after-opening")) {
-            let mut run = self.world.start(&["--pause-at=after-manifest:1"], false);
-            // An epoch without rows leaves nothing to commit.
-            run.wait_for("paused at").unwrap_or_else(|said| panic!("{said}"));
-            run.kill();
-        }
+        let needed = match point {
+            // In the middle of a commit there are rows, and no mark; an epoch without rows leaves nothing to commit.
+            "mid-recommit" => "mid-commit",
+            "mid-recover" | "after-opening" if self.world.newest_manifest().is_none() => "after-manifest",
+            _ => return,
+        };
+        let mut run = self.world.start(&[&format!("--pause-at={needed}:1")], false);
+        run.wait_for("paused at").unwrap_or_else(|said| panic!("{needed}: {said}"));
+        run.kill();
     }
 
     fn passing(&mut self, point: &str) -> String {

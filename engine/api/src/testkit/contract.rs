@@ -1,13 +1,12 @@
-//! What every source and every transactional sink must keep, as functions that a connector's test calls. They panic with
-//! the rule that was broken.
+//! What every source must keep, as functions that a connector's test calls. They panic with the rule that was broken. Transactional
+//! sinks have a kit of their own, `tidegate-conformance`.
 
 use crate::{
-    AnySink, BadRow, CommitOutcome, CommitToken, Committer, Epoch, Generation, InlineSource, Ordinals, OutputSink, PollRequest, Position,
-    PreCommit, RunId, RunIdentity, SinkCtx, SourceCtx, SourceRequest, Split, SplitId, SplitState, TransactionalSink,
+    BadRow, Generation, InlineSource, Ordinals, PollRequest, Position, RunId, RunIdentity, SourceCtx, SourceRequest, Split, SplitId,
+    SplitState,
 };
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
-use arrow::datatypes::SchemaRef;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -146,14 +145,6 @@ pub fn source_contract(source: &dyn InlineSource, request: &SourceRequest) {
     }
 }
 
-/// An outside world for [`sink_contract`]: a sink into it, and what a reader of it sees.
-pub struct SinkWorld {
-    /// The sink.
-    pub sink: Arc<dyn OutputSink>,
-    /// All visible rows.
-    pub visible: Box<dyn Fn() -> Vec<RecordBatch>>,
-}
-
 /// Rows as sorted text, to be compared as multisets.
 pub fn sorted_rows(batches: &[RecordBatch]) -> Vec<String> {
     let options = FormatOptions::new().with_null("∅");
@@ -167,164 +158,4 @@ pub fn sorted_rows(batches: &[RecordBatch]) -> Vec<String> {
     }
     rows.sort();
     rows
-}
-
-struct Bench {
-    world: SinkWorld,
-    schema: SchemaRef,
-}
-
-impl Bench {
-    fn run(run: &str, generation: u64, operator: &str) -> RunIdentity {
-        RunIdentity::new("contract", RunId::new(run), Generation(generation), operator)
-    }
-
-    fn writer_of(&self, identity: RunIdentity, task: usize) -> Box<dyn TransactionalSink> {
-        let ctx = SinkCtx::new(identity, Arc::clone(&self.schema)).with_task(task, 2).with_exactly_once(true);
-        match self.world.sink.open(ctx).expect("the sink opens") {
-            AnySink::Transactional(writer) => writer,
-            AnySink::AtLeastOnce(_) => panic!("the sink has two phases"),
-        }
-    }
-
-    fn writer(&self, generation: u64, task: usize) -> Box<dyn TransactionalSink> {
-        self.writer_of(Bench::run("run", generation, "out"), task)
-    }
-
-    fn committer(&self, generation: u64) -> Box<dyn Committer> {
-        self.committer_of(Bench::run("run", generation, "out"))
-    }
-
-    fn committer_of(&self, identity: RunIdentity) -> Box<dyn Committer> {
-        self.world.sink.committer(SinkCtx::for_commit(identity)).expect("the committer opens")
-    }
-
-    fn sees(&self, expected: &[RecordBatch], rule: &str) {
-        assert_eq!(sorted_rows(&(self.world.visible)()), sorted_rows(expected), "{rule}");
-    }
-}
-
-fn write(writer: &mut dyn TransactionalSink, rows: &RecordBatch) {
-    let written = writer.write(rows, None).expect("the sink writes");
-    assert!(written.bad.is_empty(), "good rows are taken");
-}
-
-fn prepare(writer: &mut dyn TransactionalSink, epoch: u64) -> CommitToken {
-    match writer.pre_commit(Epoch(epoch)).expect("the sink prepares") {
-        PreCommit::Token(token) => token,
-        other => panic!("an epoch with rows has a token, not {other:?}"),
-    }
-}
-
-fn commit(committer: &mut dyn Committer, epoch: u64, token: &CommitToken) -> CommitOutcome {
-    committer.commit(Epoch(epoch), std::slice::from_ref(token)).expect("the sink commits").remove(0)
-}
-
-/// A transactional sink: nothing is visible before its commit, everything once after it, wherever a crash falls and whoever
-/// commits. `rows` are at least two batches; `world` makes a new, empty world.
-///
-/// # Panics
-/// With the rule that was broken.
-pub fn sink_contract(schema: &SchemaRef, rows: &[RecordBatch], world: impl Fn() -> SinkWorld) {
-    let bench = || Bench { world: world(), schema: Arc::clone(schema) };
-    let [first, second, ..] = rows else { panic!("the contract needs two batches") };
-    let (one, both) = (std::slice::from_ref(first), [first.clone(), second.clone()]);
-
-    // Phases.
-    let it = bench();
-    let mut writer = it.writer(1, 0);
-    assert_eq!(writer.pre_commit(Epoch(1)).expect("an empty epoch prepares"), PreCommit::Nothing, "an empty epoch has no token");
-    write(writer.as_mut(), first);
-    it.sees(&[], "written rows are invisible");
-    let token = prepare(writer.as_mut(), 2);
-    it.sees(&[], "prepared rows are invisible");
-    write(writer.as_mut(), second);
-    let mut committer = it.committer(1);
-    assert_eq!(commit(committer.as_mut(), 2, &token), CommitOutcome::Done, "a commit is done");
-    it.sees(one, "a commit shows its epoch and nothing of the next");
-    assert_eq!(commit(committer.as_mut(), 2, &token), CommitOutcome::AlreadyDone, "a second commit finds it done");
-    assert_eq!(commit(it.committer(7).as_mut(), 2, &token), CommitOutcome::AlreadyDone, "so does another instance");
-    let next = prepare(writer.as_mut(), 3);
-    assert_eq!(commit(committer.as_mut(), 3, &next), CommitOutcome::Done, "the next epoch commits");
-    it.sees(&both, "each epoch is visible once");
-    assert_eq!(committer.commit(Epoch(4), &[]).expect("an empty commit is fine"), Vec::new(), "no tokens, no outcomes");
-
-    // A crash after the manifest: another generation commits what it names, and sweeping keeps it.
-    let it = bench();
-    let mut writer = it.writer(1, 0);
-    write(writer.as_mut(), first);
-    let token = prepare(writer.as_mut(), 1);
-    write(writer.as_mut(), second);
-    drop(writer);
-    let mut committer = it.committer(2);
-    committer.recover(std::slice::from_ref(&token)).expect("the sink recovers");
-    it.sees(&[], "recovery shows nothing by itself");
-    assert_eq!(commit(committer.as_mut(), 1, &token), CommitOutcome::Done, "what a manifest names can be committed by a later generation");
-    committer.recover(&[]).expect("the sink recovers twice");
-    it.sees(one, "unprepared rows of a dead writer never appear");
-    let mut writer = it.writer(2, 0);
-    write(writer.as_mut(), second);
-    let token = prepare(writer.as_mut(), 2);
-    assert_eq!(commit(it.committer(2).as_mut(), 2, &token), CommitOutcome::Done, "the run goes on");
-    it.sees(&both, "rows written again by a later generation appear once");
-
-    // A crash before the manifest: what nobody names is undone, and only that.
-    let it = bench();
-    let prepared = |identity: RunIdentity| {
-        let mut writer = it.writer_of(identity, 0);
-        write(writer.as_mut(), first);
-        prepare(writer.as_mut(), 1)
-    };
-    let old = prepared(Bench::run("run", 1, "out"));
-    let current = prepared(Bench::run("run", 2, "out"));
-    let other_sink = prepared(Bench::run("run", 1, "other"));
-    let other_run = prepared(Bench::run("another", 1, "out"));
-    it.committer(2).recover(&[]).expect("the sink recovers");
-    assert!(matches!(commit(it.committer(2).as_mut(), 1, &old), CommitOutcome::Lost(_)), "what was undone is lost, and a commit says so");
-    it.sees(&[], "what was undone never appears");
-    assert_eq!(commit(it.committer(2).as_mut(), 1, &current), CommitOutcome::Done, "its own generation's is left alone");
-    let mut others = it.committer_of(Bench::run("run", 2, "other"));
-    assert_eq!(commit(others.as_mut(), 1, &other_sink), CommitOutcome::Done, "another sink's is left alone");
-    let mut others = it.committer_of(Bench::run("another", 2, "out"));
-    assert_eq!(commit(others.as_mut(), 1, &other_run), CommitOutcome::Done, "another run's is left alone");
-    it.sees(&[first.clone(), first.clone(), first.clone()], "three of four are visible");
-
-    // Abort.
-    let it = bench();
-    let mut writer = it.writer(1, 0);
-    write(writer.as_mut(), first);
-    let token = prepare(writer.as_mut(), 1);
-    for _ in 0..2 {
-        it.committer(1).abort(Epoch(1), std::slice::from_ref(&token)).expect("the sink aborts, and again");
-    }
-    assert!(matches!(commit(it.committer(1).as_mut(), 1, &token), CommitOutcome::Lost(_)), "an aborted epoch cannot be committed");
-    it.sees(&[], "an aborted epoch never appears");
-    write(writer.as_mut(), second);
-    let token = prepare(writer.as_mut(), 2);
-    assert_eq!(commit(it.committer(1).as_mut(), 2, &token), CommitOutcome::Done, "a writer goes on after an abort");
-
-    // Two tasks, committed by several committers at once.
-    let it = bench();
-    let tokens: Vec<CommitToken> = [(0, first), (1, second)]
-        .into_iter()
-        .map(|(task, rows)| {
-            let mut writer = it.writer(1, task);
-            write(writer.as_mut(), rows);
-            prepare(writer.as_mut(), 1)
-        })
-        .collect();
-    let committers: Vec<_> = (1..5).map(|generation| it.committer(generation)).collect();
-    std::thread::scope(|scope| {
-        for mut committer in committers {
-            let tokens = &tokens;
-            scope.spawn(move || {
-                let outcomes = committer.commit(Epoch(1), tokens).expect("commits at once do not disturb each other");
-                assert!(
-                    !outcomes.iter().any(|outcome| matches!(outcome, CommitOutcome::Lost(_))),
-                    "nothing is lost between commits at once"
-                );
-            });
-        }
-    });
-    it.sees(&both, "all tasks' rows are visible once");
 }

@@ -8,6 +8,6 @@ mod staging;
 
 pub use clock::ManualClock;
 pub use collector::{Collector, CollectorSink};
-pub use contract::{SinkWorld, SplitRead, read_source, sink_contract, sorted_rows, source_contract};
+pub use contract::{SplitRead, read_source, sorted_rows, source_contract};
 pub use scripted::{Script, ScriptedSource};
 pub use staging::MemoryStaging;

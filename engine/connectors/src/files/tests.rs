@@ -14,11 +14,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
-use tidegate_api::testkit::{SinkWorld, read_source, sink_contract, sorted_rows, source_contract};
+use tidegate_api::testkit::{read_source, sorted_rows, source_contract};
 use tidegate_api::{
     AnySink, BadReason, ChangeMode, Epoch, ErrorKind, Generation, InlineSource, OutputSink, PreCommit, RunId, RunIdentity, SinkCtx,
     SinkInput, SourceRequest,
 };
+use tidegate_conformance::sink::{SinkWorld, sink_contract};
 
 fn map(options: Value) -> Map<String, Value> {
     options.as_object().unwrap().clone()
@@ -360,13 +361,25 @@ fn a_mistake_in_the_options_is_at_its_key() {
     assert!(problems[1].message.contains("expected a list of texts"));
 }
 
+/// How many files wait hidden below an output.
+fn staged(out: &Path) -> usize {
+    fn count(folder: &Path) -> usize {
+        let Ok(entries) = fs::read_dir(folder) else { return 0 };
+        entries.map(|entry| entry.unwrap().path()).map(|path| if path.is_dir() { count(&path) } else { 1 }).sum()
+    }
+    count(&out.join(STAGING))
+}
+
 #[test]
 fn the_sink_keeps_its_contract_in_every_format() {
     let rows = [sample(0..20), sample(20..25)];
     for format in ["json", "csv", "parquet"] {
         sink_contract(&rows[0].schema(), &rows, || {
             let folder = Arc::new(TempDir::new().unwrap());
-            let sink = sink_in(folder.path(), json!({ "path": "out", "format": format }));
+            let place = Arc::clone(&folder);
+            let sink = move || sink_in(place.path(), json!({ "path": "out", "format": format }));
+            let place = Arc::clone(&folder);
+            let hidden = move || staged(&place.path().join("out"));
             let visible = move || {
                 let out = folder.path().join("out");
                 if !out.exists() || names(&out).iter().all(|name| name == STAGING) {
@@ -374,7 +387,7 @@ fn the_sink_keeps_its_contract_in_every_format() {
                 }
                 all_rows(source_in(folder.path(), json!({ "path": "out", "schema": schema_option() })).as_ref())
             };
-            SinkWorld { sink, visible: Box::new(visible) }
+            SinkWorld { sink: Box::new(sink), visible: Box::new(visible), hidden: Box::new(hidden) }
         });
     }
 }

@@ -71,9 +71,12 @@ fn the_partitioned_sink_keeps_its_contract_in_every_format() {
     for format in ["json", "csv", "parquet", "arrow", "avro"] {
         sink_contract(&rows[0].schema(), &rows, || {
             let folder = Arc::new(TempDir::new().unwrap());
-            let sink = sink_in(folder.path(), json!({ "path": "out", "format": format, "partitionBy": ["text"] }));
+            let place = Arc::clone(&folder);
+            let sink = move || sink_in(place.path(), json!({ "path": "out", "format": format, "partitionBy": ["text"] }));
+            let place = Arc::clone(&folder);
+            let hidden = move || staged(&place.path().join("out"));
             let visible = move || read_back(&folder.path().join("out"), &sample(0..1).schema(), "text");
-            SinkWorld { sink, visible: Box::new(visible) }
+            SinkWorld { sink: Box::new(sink), visible: Box::new(visible), hidden: Box::new(hidden) }
         });
     }
 }
