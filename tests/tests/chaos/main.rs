@@ -5,7 +5,7 @@
 //! once it is thawed, that another start has taken over, and ends as fenced having changed nothing. `TIDEGATE_CHAOS_KILLS` sets how many;
 //! `cargo xtask chaos` runs it at length.
 
-#![allow(clippy::unwrap_used, reason = "a test may end by panicking")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may end by panicking, and a long one says how far it is")]
 
 mod deck;
 mod mounts;
