@@ -1,4 +1,4 @@
-//! Everything a newcomer or CI runs: `cargo xtask demo`, `test`, `guests`, `bench`, `soak`, `chaos`.
+//! Everything a newcomer or CI runs: `cargo xtask demo`, `test`, `guests`, `bench`, `soak`, `chaos`, `services`.
 //!
 //! Each command checks the machine first, installs what is missing where it may, and builds what it needs, so that a fresh
 //! clone needs nothing but Rust and a C compiler.
@@ -10,6 +10,7 @@ mod demo;
 mod fuzz;
 mod guests;
 mod process;
+mod services;
 mod soak;
 mod system;
 mod test;
@@ -61,6 +62,15 @@ enum Task {
         #[arg(long, default_value_t = 30)]
         kills: u32,
     },
+    /// Start or stop a server that tests run against
+    Services {
+        /// What to do
+        #[arg(value_enum)]
+        order: services::Order,
+        /// Which server
+        #[arg(value_enum)]
+        service: services::Service,
+    },
 }
 
 fn main() -> Result<ExitCode> {
@@ -79,6 +89,7 @@ fn main() -> Result<ExitCode> {
         Task::Fuzz { minutes, filter } => fuzz::run_all(&root, minutes, filter.as_deref()),
         Task::Soak { millions, binary, filter } => soak::run_all(&root, millions, filter.as_deref(), binary),
         Task::Chaos { kills } => test::chaos(&root, kills),
+        Task::Services { order, service } => services::run(order, service),
     }?;
     Ok(ExitCode::SUCCESS)
 }

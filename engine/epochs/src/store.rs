@@ -3,6 +3,8 @@
 //! The whole protocol rests on one promise, that of [`EpochStore::create`]: of any number of callers on any number of
 //! machines exactly one is told [`Created::New`]. `testkit::store_contract` checks it, and every implementation's test calls that.
 
+#[cfg(feature = "buckets")]
+pub mod bucket;
 pub mod directory;
 pub mod memory;
 pub mod staging;

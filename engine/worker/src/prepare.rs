@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tidegate_api::SourceRequest;
 use tidegate_api::config::{Problem, problems_of};
-use tidegate_epochs::{DirectoryStore, EpochStore, MemoryStore};
+use tidegate_epochs::{BucketStore, DirectoryStore, EpochStore, MemoryStore};
 use tidegate_host::HostConfig;
 use tidegate_operators::StepDef;
 
@@ -194,7 +194,7 @@ fn state_dir(host: &HostSettings, settings: &Settings) -> Option<PathBuf> {
 
 /// Why the directory of epochs cannot be one. Looks, and makes nothing.
 fn absurd_state_dir(host: &HostSettings, settings: &Settings) -> Option<Problem> {
-    let directory = state_dir(host, settings).filter(|_| host.epoch_store.is_none())?;
+    let directory = state_dir(host, settings).filter(|_| host.epoch_store.is_none() && settings.state_url.is_none())?;
     let shown = settings.state_dir.as_deref().unwrap_or(&directory).display();
     let wrong = wrong_with(&directory, &host.base_dir, settings.state_dir.as_deref())?;
     let message = format!("epochs cannot be kept in `{shown}`: {wrong}; name a folder of their own, such as `.tidegate/NAME`");
@@ -245,11 +245,13 @@ async fn pinned(host: &HostSettings, settings: &Settings) -> BTreeMap<String, St
         return BTreeMap::new();
     }
     let (store, directory) = (host.epoch_store.clone(), state_dir(host, settings));
+    let bucket = settings.state_url.clone().map(|url| (url, settings.state_options.clone()));
     let read = move || -> tidegate_api::Result<BTreeMap<String, String>> {
-        let store = match (store, directory) {
-            (Some(store), _) => Some(store),
-            (None, Some(directory)) => DirectoryStore::open_existing(directory)?.map(|store| Arc::new(store) as Arc<dyn EpochStore>),
-            (None, None) => None,
+        let store = match (store, bucket, directory) {
+            (Some(store), _, _) => Some(store),
+            (None, Some((url, options)), _) => Some(Arc::new(BucketStore::open(&url.to_string(), &options)?) as Arc<dyn EpochStore>),
+            (None, None, Some(directory)) => DirectoryStore::open_existing(directory)?.map(|store| Arc::new(store) as Arc<dyn EpochStore>),
+            (None, None, None) => None,
         };
         store.map_or_else(|| Ok(BTreeMap::new()), |store| tidegate_epochs::pinned(store.as_ref()))
     };
@@ -266,13 +268,23 @@ async fn pinned(host: &HostSettings, settings: &Settings) -> BTreeMap<String, St
     }
 }
 
-/// Where a run keeps its epochs, and a warning if that is only memory.
+/// Where a run keeps its epochs, and a warning if that is only memory. Asks a bucket's server for what epochs need of it, so it may wait.
+/// `nonce` is unique to this start.
 ///
 /// # Errors
-/// `External` if the directory cannot be made.
-pub(crate) fn epoch_store(host: &HostSettings, settings: &Settings) -> tidegate_api::Result<(Arc<dyn EpochStore>, Option<String>)> {
+/// `Config` if the directory cannot be made, or if the server of a bucket is not sound; `External` if it does not answer.
+pub(crate) fn epoch_store(
+    host: &HostSettings,
+    settings: &Settings,
+    nonce: &str,
+) -> tidegate_api::Result<(Arc<dyn EpochStore>, Option<String>)> {
     if let Some(store) = &host.epoch_store {
         return Ok((Arc::clone(store), None));
+    }
+    if let Some(url) = &settings.state_url {
+        let store = BucketStore::open(&url.to_string(), &settings.state_options)?;
+        store.prove(nonce)?;
+        return Ok((Arc::new(store), None));
     }
     match state_dir(host, settings) {
         Some(directory) => Ok((Arc::new(DirectoryStore::open(directory)?), None)),

@@ -1,10 +1,13 @@
 //! `[settings]`: config as written becomes config as used.
 
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 use tidegate_api::OnBadData;
 use tidegate_api::config::{Options, Problem, parse_duration};
+use tidegate_epochs::BucketUrl;
+use tidegate_epochs::store::bucket::config as bucket;
 
 /// What to do when every input has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +70,10 @@ pub struct Settings {
     pub restarts: Restarts,
     /// Where epochs are kept; `None`: beside the pipeline file.
     pub state_dir: Option<PathBuf>,
+    /// The bucket in which they are kept instead.
+    pub state_url: Option<BucketUrl>,
+    /// How that bucket is reached, by option.
+    pub state_options: BTreeMap<String, String>,
     /// Bytes that the state of all stages may take; `None`: half of what the machine, or the group the process is confined to, has.
     pub max_memory: Option<u64>,
     /// Where state goes that finds no room.
@@ -111,6 +118,8 @@ impl Settings {
                 backoff_to: Duration::from_secs(60),
             },
             state_dir: None,
+            state_url: None,
+            state_options: BTreeMap::new(),
             max_memory: None,
             spill: Spill::BesideState,
         }
@@ -163,6 +172,7 @@ impl Settings {
             }
         }
         settings.state_dir = options.string("stateDir").map(PathBuf::from);
+        read_bucket(&mut options, &mut settings);
         let mut limit = 0;
         read_size(&mut options, "maxMemory", &mut limit);
         settings.max_memory = Some(limit as u64).filter(|limit| *limit > 0);
@@ -177,11 +187,7 @@ impl Settings {
             let problems = read_restarts(table, &mut settings.restarts);
             options.problems(problems);
         }
-        for (key, what) in [
-            ("stateUrl", "epochs are kept in a directory (`stateDir`)"),
-            ("transforms", "there is no transform registry"),
-            ("allowedLateness", "late rows are not waited for"),
-        ] {
+        for (key, what) in [("transforms", "there is no transform registry"), ("allowedLateness", "late rows are not waited for")] {
             if options.value(key).is_some() {
                 options.problem(key, format!("`{key}` is not available in this version: {what}"));
             }
@@ -215,6 +221,43 @@ fn read_size(options: &mut Options<'_>, key: &str, slot: &mut usize) {
             None => options.problem(key, format!("`{value}` bytes is too small; use at least 1KiB")),
         }
     }
+}
+
+/// Reads `stateUrl` and `stateOptions`. Whether the options make a client is found when it is made.
+fn read_bucket(options: &mut Options<'_>, settings: &mut Settings) {
+    if let Some(text) = options.string("stateUrl") {
+        match BucketUrl::parse(&text) {
+            Ok(url) => settings.state_url = Some(url),
+            Err(message) => options.problem("stateUrl", message),
+        }
+        if options.has("stateDir") {
+            options.problem("stateUrl", "`stateUrl` and `stateDir` stand together; epochs are kept in one place");
+        }
+    }
+    if options.has("stateOptions") && !options.has("stateUrl") {
+        options.problem("stateOptions", "`stateOptions` say how the bucket of `stateUrl` is reached, and there is no `stateUrl`");
+    }
+    let Some(table) = options.table("stateOptions") else { return };
+    let mut problems = Vec::new();
+    for (name, value) in table {
+        match value {
+            Value::String(text) => {
+                settings.state_options.insert(name.clone(), text.clone());
+            }
+            Value::Bool(flag) => {
+                settings.state_options.insert(name.clone(), flag.to_string());
+            }
+            // Without the value: it may be a secret.
+            _ => problems.push(Problem::at(name, "expected text")),
+        }
+    }
+    if problems.is_empty()
+        && let Some(url) = &settings.state_url
+        && let Err(error) = bucket::check(url, &settings.state_options)
+    {
+        problems.push(Problem::whole(error.message()));
+    }
+    options.problems(problems.into_iter().map(|problem| problem.under(["stateOptions"])));
 }
 
 fn read_restarts(table: &Map<String, Value>, restarts: &mut Restarts) -> Vec<Problem> {
@@ -256,10 +299,31 @@ mod tests {
     }
 
     #[test]
+    fn a_bucket_is_read_with_its_options_and_a_slip_is_found() {
+        let read = |map: Value| Settings::read(map.as_object().unwrap(), 2);
+        let url = "s3://bucket/states/orders";
+        let settings = read(json!({ "stateUrl": url, "stateOptions": { "region": "eu-central-1", "virtualHosted": true } })).unwrap();
+        assert_eq!(settings.state_url.unwrap().to_string(), url);
+        assert_eq!(settings.state_options["virtualHosted"], "true");
+        for (map, path, part) in [
+            (json!({ "stateUrl": url, "stateDir": "x" }), "stateUrl", "one place"),
+            (json!({ "stateOptions": {} }), "stateOptions", "there is no `stateUrl`"),
+            (json!({ "stateUrl": url, "stateOptions": { "regoin": "x" } }), "stateOptions", "did you mean `region`?"),
+        ] {
+            let problems = read(map).unwrap_err();
+            assert_eq!(problems[0].path, [path], "{problems:?}");
+            assert!(problems[0].message.contains(part), "{problems:?}");
+        }
+    }
+
+    #[test]
     fn mistakes_are_collected() {
-        let map = json!({ "parallelism": 0, "checkpontEvery": "5s", "maxBadRatio": 2, "spill": 3, "stateUrl": "s3://x", "maxMemory": "1B", "restarts": { "backoff": "2s..1s" } });
+        let map = json!({ "parallelism": 0, "checkpontEvery": "5s", "maxBadRatio": 2, "spill": 3, "stateUrl": "s4://x", "stateOptions": { "region": 3 }, "maxMemory": "1B", "restarts": { "backoff": "2s..1s" } });
         let problems: Vec<String> =
             Settings::read(map.as_object().unwrap(), 2).unwrap_err().iter().map(|problem| problem.path.join(".")).collect();
-        assert_eq!(problems, ["parallelism", "maxBadRatio", "maxMemory", "spill", "restarts.backoff", "stateUrl", "checkpontEvery"]);
+        assert_eq!(
+            problems,
+            ["parallelism", "maxBadRatio", "stateUrl", "stateOptions.region", "maxMemory", "spill", "restarts.backoff", "checkpontEvery"]
+        );
     }
 }

@@ -95,7 +95,8 @@ impl Mask {
     /// Shorter texts would hide half of every message, and are no secrets.
     const SHORTEST: usize = 4;
 
-    fn hide(&mut self, text: &str) {
+    /// Never shows this text.
+    pub(super) fn hide(&mut self, text: &str) {
         if text.len() >= Mask::SHORTEST && !self.hidden.iter().any(|hidden| hidden == text) {
             self.hidden.push(text.to_string());
             // The longest first, so that one which contains another is hidden whole.

@@ -8,6 +8,7 @@ mod host;
 mod interpolate;
 mod paced;
 pub mod redirect;
+mod state;
 mod written;
 
 use crate::control::{HostSettings, StageDef, Topology};
@@ -109,7 +110,8 @@ impl PipelineFile {
         if let Err(message) = check_name(&name) {
             options.problem("name", message);
         }
-        let settings = options.table("settings").cloned().unwrap_or_default();
+        let mut settings = options.table("settings").cloned().unwrap_or_default();
+        state::complete(&mut settings, variable.as_ref(), &mut mask);
         let plugins = options.table("plugins").cloned().unwrap_or_default();
         let datasets = read_datasets(&mut options);
         let stages_key = if options.has(TRANSFORMS) && !options.has("stages") { TRANSFORMS } else { "stages" };
