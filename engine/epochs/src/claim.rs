@@ -3,12 +3,16 @@
 //! A claim is a courtesy, not the lock: what decides is the creation of manifests. It compares wall times of two machines, and errs on
 //! the side of refusing. Every generation has its own object, so a late renewal by an old start never covers a new one's.
 
+use crate::encoding::{seal, unseal};
 use crate::keys;
 use crate::manifest::Manifest;
 use crate::store::EpochStore;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tidegate_api::{Error, EventTime, Result, ResultExt};
+
+/// The version this code writes, and the highest it reads.
+const FORMAT: u32 = 1;
 
 /// Who runs a generation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,8 +64,8 @@ pub fn release(store: &dyn EpochStore, manifest: &Manifest, now: EventTime) -> R
 }
 
 fn write(store: &dyn EpochStore, manifest: &Manifest, claim: &Claim) -> Result<()> {
-    let bytes = serde_json::to_vec(claim).map_err(|error| Error::internal(format!("a claim cannot be written: {error}")))?;
-    store.put(&keys::claim(manifest.run, manifest.generation), &bytes).context(|| "claim".to_string())
+    let body = serde_json::to_string(claim).map_err(|error| Error::internal(format!("a claim cannot be written: {error}")))?;
+    store.put(&keys::claim(manifest.run, manifest.generation), &seal(FORMAT, &body)).context(|| "claim".to_string())
 }
 
 /// The newest sign of life of the generation of `manifest`, the newest one.
@@ -70,9 +74,15 @@ fn write(store: &dyn EpochStore, manifest: &Manifest, claim: &Claim) -> Result<(
 /// `External` if the store does not answer. A claim that cannot be read counts as absent: the manifest itself is one.
 pub fn read(store: &dyn EpochStore, manifest: &Manifest) -> Result<Claim> {
     let own = Claim::of(manifest);
-    let bytes = store.get(&keys::claim(manifest.run, manifest.generation)).context(|| "claim".to_string())?;
-    let Some(claim) = bytes.and_then(|bytes| serde_json::from_slice::<Claim>(&bytes).ok()) else {
-        return Ok(own);
+    let key = keys::claim(manifest.run, manifest.generation);
+    let Some(bytes) = store.get(&key).context(|| "claim".to_string())? else { return Ok(own) };
+    let damaged = |error: serde_json::Error| Error::external(format!("damaged claim: {error}"));
+    let claim: Claim = match unseal(&bytes, "claim", FORMAT).and_then(|body| serde_json::from_str(body).map_err(damaged)) {
+        Ok(claim) => claim,
+        Err(error) => {
+            tracing::warn!(key, %error, "a claim cannot be read; the newest manifest stands for it");
+            return Ok(own);
+        }
     };
     Ok(if claim.released || claim.renewed >= own.renewed { claim } else { own })
 }

@@ -1,4 +1,50 @@
-//! How a manifest writes what JSON has no form for: bytes as base64 text, checksums as hexadecimal.
+//! How small objects are written: a JSON document with the version of its format under a checksum, and what JSON has no form for, bytes as
+//! base64 text and checksums as hexadecimal.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tidegate_api::{Error, Result};
+use xxhash_rust::xxh3::xxh3_64;
+
+#[derive(Serialize, Deserialize)]
+struct Envelope<'a> {
+    format: u32,
+    #[serde(with = "hex_u64")]
+    checksum: u64,
+    #[serde(borrow)]
+    body: &'a RawValue,
+}
+
+fn checksum(format: u32, body: &str) -> u64 {
+    // The version is under the checksum too: a damaged version must not look like a newer one.
+    xxh3_64(format!("{format}:{body}").as_bytes())
+}
+
+/// The bytes of a document. Equal documents give equal bytes.
+pub(crate) fn seal(format: u32, body: &str) -> Vec<u8> {
+    format!("{{\"format\":{format},\"checksum\":\"{:016x}\",\"body\":{body}}}\n", checksum(format, body)).into_bytes()
+}
+
+/// Reads what [`seal`] made of a document that is called `what` in messages. `newest` is the highest version that can be read.
+///
+/// # Errors
+/// `External` if the bytes are damaged, `Config` if a later version of the engine wrote them.
+pub(crate) fn unseal<'a>(bytes: &'a [u8], what: &str, newest: u32) -> Result<&'a str> {
+    let damaged = |why: String| Error::external(format!("damaged {what}: {why}"));
+    let envelope: Envelope<'_> = serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
+    let body: &'a str = envelope.body.get();
+    let found = checksum(envelope.format, body);
+    if found != envelope.checksum {
+        return Err(damaged(format!("checksum `{found:016x}` instead of `{:016x}`", envelope.checksum)));
+    }
+    if envelope.format == 0 || envelope.format > newest {
+        let format = envelope.format;
+        return Err(Error::config(format!(
+            "the {what} has format {format}, this version reads up to {newest}; use the version that wrote it"
+        )));
+    }
+    Ok(body)
+}
 
 pub(crate) mod base64_bytes {
     use base64::Engine;

@@ -7,15 +7,13 @@
 #[cfg(test)]
 mod tests;
 
-use crate::encoding::{base64_bytes, base64_option, hex_u64};
+use crate::encoding::{base64_bytes, base64_option, hex_u64, seal, unseal};
 use crate::keys::RunNumber;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
 use tidegate_api::{
     CommitToken, Epoch, Error, EventTime, Generation, PieceId, Position, Result, RunId, Signature, Split, SplitId, VnodeRange,
 };
-use xxhash_rust::xxh3::xxh3_64;
 
 /// The version this code writes, and the highest it reads.
 pub const FORMAT: u32 = 1;
@@ -197,25 +195,11 @@ impl PendingToken {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-struct Envelope<'a> {
-    format: u32,
-    #[serde(with = "hex_u64")]
-    checksum: u64,
-    #[serde(borrow)]
-    body: &'a RawValue,
-}
-
-fn checksum(format: u32, body: &str) -> u64 {
-    // The version is under the checksum too: a damaged version must not look like a newer one.
-    xxh3_64(format!("{format}:{body}").as_bytes())
-}
-
 impl Manifest {
     /// The bytes to store. Equal manifests give equal bytes.
     pub fn encode(&self) -> Vec<u8> {
         let body = serde_json::to_string(self).expect("a manifest has text keys only");
-        format!("{{\"format\":{FORMAT},\"checksum\":\"{:016x}\",\"body\":{body}}}\n", checksum(FORMAT, &body)).into_bytes()
+        seal(FORMAT, &body)
     }
 
     /// Reads what [`Manifest::encode`] made, in this version or an older one.
@@ -223,19 +207,8 @@ impl Manifest {
     /// # Errors
     /// `External` if the bytes are damaged, `Config` if a later version of the engine wrote them.
     pub fn decode(bytes: &[u8]) -> Result<Manifest> {
-        let damaged = |why: String| Error::external(format!("damaged manifest: {why}"));
-        let envelope: Envelope<'_> = serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
-        let found = checksum(envelope.format, envelope.body.get());
-        if found != envelope.checksum {
-            return Err(damaged(format!("checksum `{found:016x}` instead of `{:016x}`", envelope.checksum)));
-        }
-        if envelope.format != FORMAT {
-            return Err(Error::config(format!(
-                "the manifest has format {}, this version reads up to {FORMAT}; use the version that wrote it",
-                envelope.format
-            )));
-        }
-        serde_json::from_str(envelope.body.get()).map_err(|error| damaged(error.to_string()))
+        let body = unseal(bytes, "manifest", FORMAT)?;
+        serde_json::from_str(body).map_err(|error| Error::external(format!("damaged manifest: {error}")))
     }
 
     /// The keys of all objects its state lies in.

@@ -1,5 +1,6 @@
 //! Manifests and marks in a store: create if absent with a second copy, read with the copy as a fallback.
 
+use crate::encoding::{seal, unseal};
 use crate::keys::{self, Copy, RunNumber};
 use crate::manifest::Manifest;
 use crate::store::{Created, EpochStore};
@@ -42,9 +43,13 @@ pub fn publish(store: &dyn EpochStore, manifest: &Manifest) -> Result<Published>
 /// # Errors
 /// `External` if the store did not confirm.
 pub fn mark_committed(store: &dyn EpochStore, manifest: &Manifest) -> Result<()> {
-    let bytes = format!("{{\"owner\":{},\"generation\":{}}}\n", serde_json::Value::from(manifest.owner.as_str()), manifest.generation);
-    store.put(&keys::mark(manifest.run, manifest.epoch), bytes.as_bytes()).context(|| format!("commit mark of epoch {}", manifest.epoch))
+    let body = serde_json::json!({ "owner": manifest.owner, "generation": manifest.generation });
+    let bytes = seal(MARK_FORMAT, &body.to_string());
+    store.put(&keys::mark(manifest.run, manifest.epoch), &bytes).context(|| format!("commit mark of epoch {}", manifest.epoch))
 }
+
+/// The version of a mark that this code writes, and the highest it reads.
+const MARK_FORMAT: u32 = 1;
 
 /// What a store holds of one run.
 #[derive(Debug, Clone, PartialEq)]
@@ -118,6 +123,11 @@ pub fn newest_run(store: &dyn EpochStore) -> Result<Option<History>> {
     if let Some(&marked) = history.marks.last().filter(|marked| history.newest().is_none_or(|newest| **marked > newest)) {
         refuse_a_lost_manifest(store, run, marked)?;
     }
+    if let Some(newest) = history.newest().filter(|newest| history.marks.contains(newest))
+        && !is_sound_mark(store, run, newest)?
+    {
+        history.marks.remove(&newest);
+    }
     Ok(Some(history))
 }
 
@@ -148,6 +158,20 @@ fn refuse_a_lost_manifest(store: &dyn EpochStore, run: RunNumber, epoch: Epoch) 
     Err(Error::config(format!(
         "the store is damaged: epoch {epoch} was committed, and its manifest (`{a}`, `{b}`) is missing; restore it from a backup, or move the store away to start over, which loses its state"
     )))
+}
+
+/// Whether the mark of an epoch can be read. One that cannot counts as absent: what it stands for is done again, which changes nothing.
+fn is_sound_mark(store: &dyn EpochStore, run: RunNumber, epoch: Epoch) -> Result<bool> {
+    let key = keys::mark(run, epoch);
+    let Some(bytes) = store.get(&key).context(|| format!("commit mark `{key}`"))? else { return Ok(false) };
+    match unseal(&bytes, "commit mark", MARK_FORMAT) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::Config => Err(error.context(format!("commit mark `{key}`"))),
+        Err(error) => {
+            tracing::warn!(key, %error, "a commit mark cannot be read; what was pending in its epoch is committed again");
+            Ok(false)
+        }
+    }
 }
 
 /// Who has taken the pipeline over from `holder`, whose start had published a manifest: the owner of the newest one, if it is another.

@@ -56,7 +56,9 @@ impl DirectoryStore {
     /// # Errors
     /// As for [`DirectoryStore::open`].
     pub fn open_existing(root: impl AsRef<Path>) -> Result<Option<Self>> {
-        if root.as_ref().join(TEMPORARY).is_dir() { DirectoryStore::open(root).map(Some) } else { Ok(None) }
+        // A copy made by a tool that passes over empty folders has no folder for temporary files.
+        let is_one = |folder: &str| root.as_ref().join(folder).is_dir();
+        if is_one(TEMPORARY) || is_one(crate::keys::MANIFESTS) { DirectoryStore::open(root).map(Some) } else { Ok(None) }
     }
 
     /// The directory.

@@ -3,9 +3,11 @@
 use super::EpochStore;
 use crate::keys;
 use std::sync::Arc;
-use tidegate_api::{Result, ResultExt, Staging};
+use tidegate_api::{Error, Result, ResultExt, Staging};
+use xxhash_rust::xxh3::xxh3_64;
 
-/// The staging of one sink: its keys lie under a prefix of their own. The pruner never looks there; the sink deletes what it committed.
+/// The staging of one sink: its keys lie under a prefix of their own. The pruner never looks there; the sink deletes what it committed. An
+/// object begins with the XXH3 of what the sink gave, so that what comes back is that or an error.
 #[derive(Debug, Clone)]
 pub struct StagingStore {
     store: Arc<dyn EpochStore>,
@@ -27,11 +29,17 @@ impl StagingStore {
 
 impl Staging for StagingStore {
     fn put(&self, key: &str, bytes: &[u8]) -> Result<()> {
-        self.store.put(&self.key(key), bytes).context(|| format!("staged object `{key}`"))
+        let sealed = [&xxh3_64(bytes).to_le_bytes()[..], bytes].concat();
+        self.store.put(&self.key(key), &sealed).context(|| format!("staged object `{key}`"))
     }
 
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        self.store.get(&self.key(key)).context(|| format!("staged object `{key}`"))
+        let place = self.key(key);
+        let Some(sealed) = self.store.get(&place).context(|| format!("staged object `{key}`"))? else { return Ok(None) };
+        match sealed.split_first_chunk::<8>() {
+            Some((checksum, bytes)) if xxh3_64(bytes) == u64::from_le_bytes(*checksum) => Ok(Some(bytes.to_vec())),
+            _ => Err(Error::external(format!("staged object `{place}` is damaged: its checksum does not fit"))),
+        }
     }
 
     fn delete(&self, key: &str) -> Result<()> {
@@ -43,6 +51,22 @@ impl Staging for StagingStore {
 mod tests {
     use super::*;
     use crate::MemoryStore;
+
+    #[test]
+    fn any_flipped_byte_of_a_staged_object_is_noticed_and_the_object_named() {
+        let store = Arc::new(MemoryStore::new());
+        let staging = StagingStore::new(store.clone(), "out");
+        staging.put("part", b"rows").unwrap();
+        let sound = store.get("staging/out/part").unwrap().unwrap();
+        for at in 0..sound.len() {
+            let mut damaged = sound.clone();
+            damaged[at] ^= 1;
+            store.put("staging/out/part", &damaged).unwrap();
+            assert!(staging.get("part").unwrap_err().to_string().contains("`staging/out/part`"));
+        }
+        store.put("staging/out/part", b"short").unwrap();
+        assert!(staging.get("part").is_err());
+    }
 
     #[test]
     fn sinks_do_not_see_each_other_and_cannot_leave_their_prefix() {
