@@ -74,3 +74,23 @@ fn every_example_runs() {
     }
     assert!(run >= 5, "{run} examples");
 }
+
+#[test]
+fn the_options_of_buckets_are_listed_as_they_are() {
+    use tidegate::epochs::store::bucket::config::{OPTIONS, Provider};
+    let text = std::fs::read_to_string(root().join("docs/operations.md")).unwrap();
+    let listed: Vec<&str> =
+        text.split("<!-- options of buckets -->\n").nth(1).unwrap().lines().skip(2).take_while(|line| line.starts_with('|')).collect();
+    let expected = OPTIONS.iter().map(|option| {
+        let of = match option.provider {
+            Provider::S3 => "`s3://`",
+            Provider::Gcs => "`gs://`",
+            Provider::Azure => "`az://`",
+        };
+        let variables: Vec<String> = option.variables.iter().map(|name| format!("`{name}`")).collect();
+        let variables = if variables.is_empty() { "-".to_string() } else { variables.join(", ") };
+        let secret = if option.secret { "; a secret" } else { "" };
+        format!("| `{}` | {of} | {variables} | {}{secret} |", option.name, option.doc)
+    });
+    assert_eq!(listed, expected.collect::<Vec<_>>());
+}

@@ -11,6 +11,7 @@
 
 pub mod claim;
 mod encoding;
+pub mod inspect;
 pub mod keys;
 pub mod ledger;
 pub mod machine;
@@ -20,6 +21,7 @@ pub mod pieces;
 pub mod pruner;
 pub mod publish;
 pub mod recovery;
+pub mod savepoint;
 #[cfg(test)]
 mod scenarios;
 pub mod store;
@@ -27,6 +29,7 @@ pub mod store;
 pub mod testkit;
 
 pub use claim::Claim;
+pub use inspect::{InspectedEpoch, Inspection, inspect};
 pub use keys::RunNumber;
 pub use ledger::{Ledger, SplitProgress, TaskSnapshot};
 #[cfg(any(test, feature = "testkit"))]
@@ -38,6 +41,9 @@ pub use pieces::{OperatorSnapshot, SnapshotPiece, name_pieces, read_pieces};
 pub use pruner::Pruner;
 pub use publish::{Published, mark_committed, publish, taken_over};
 pub use recovery::{JobShape, RecoveryPlan, SinkRecovery, SinkShape, SourceRecovery, settle};
+pub use savepoint::{Savepoint, savepoint};
+#[cfg(feature = "buckets")]
+pub use store::bucket::{BucketStore, config::BucketUrl};
 pub use store::directory::DirectoryStore;
 pub use store::memory::MemoryStore;
 pub use store::staging::StagingStore;

@@ -10,6 +10,7 @@
 //! the run closed and begins the next one.
 
 mod choose;
+pub(crate) use choose::survey as damage_of;
 #[cfg(test)]
 mod tests;
 
@@ -63,6 +64,7 @@ impl OpenRequest {
         if newest.owner == self.holder {
             request.fresh = false;
             request.from = None;
+            request.shape.drop_state.clear();
         }
         request
     }

@@ -10,7 +10,9 @@ use crate::publish::mark_committed;
 use crate::store::EpochStore;
 use std::collections::{BTreeMap, BTreeSet};
 use tidegate_api::hash::HASH_VERSION;
-use tidegate_api::{CommitOutcome, CommitToken, Committer, Epoch, Error, EventTime, Generation, Result, ResultExt, RunId, Signature};
+use tidegate_api::{
+    CommitOutcome, CommitToken, Committer, Epoch, Error, EventTime, Generation, Result, ResultExt, RunId, Signature, nearest,
+};
 
 /// What the plan of this start has that a manifest remembers.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -186,12 +188,30 @@ pub fn check(manifest: &Manifest, shape: &JobShape) -> Result<BTreeMap<String, S
             Some(reason) if shape.drop_state.contains(name) => {
                 dropped.insert(name.clone(), reason);
             }
-            Some(reason) => problems.push(format!(
-                "the state of stage `{name}` does not fit: {reason}; undo the change in the pipeline file, or start over with `--fresh`, which loses the state"
-            )),
+            Some(reason) => {
+                let stage = stage_of(name);
+                problems.push(format!(
+                    "the state of stage `{stage}` does not fit: {reason}; undo the change in the pipeline file, start with `--drop-state {stage}`, which loses the state of this stage, or start over with `--fresh`, which loses all of it"
+                ));
+            }
+        }
+    }
+    // A name that fits nothing is harmless by itself: an earlier start may have dropped it. Beside a refusal it may be a slip.
+    for name in shape.drop_state.iter().filter(|name| !manifest.operators.contains_key(*name) && !shape.operators.contains_key(*name)) {
+        let known = manifest.operators.keys().map(|name| stage_of(name));
+        let text = format!("no stage `{}` has state to drop{}", stage_of(name), nearest::hint(stage_of(name), known));
+        if problems.is_empty() {
+            tracing::warn!("{text}");
+        } else {
+            problems.push(text);
         }
     }
     if problems.is_empty() { Ok(dropped) } else { Err(Error::config(problems.join("; "))) }
+}
+
+/// An operator's name as its user knows it: without the kind of node that stands before it.
+fn stage_of(operator: &str) -> &str {
+    operator.split_once('/').map_or(operator, |(_, stage)| stage)
 }
 
 /// Commits a sink's tokens of one epoch and looks at every outcome.

@@ -4,4 +4,5 @@
 mod crash;
 mod damage;
 mod race;
+mod savepoint;
 mod world;

@@ -28,6 +28,7 @@ mod lean;
 mod lookup;
 mod projection;
 mod rename;
+mod sample;
 #[cfg(test)]
 mod scenario;
 mod select;
@@ -45,4 +46,5 @@ mod when;
 mod wide;
 mod window;
 
+pub use sample::sample_keys;
 pub use step::{BindCtx, Bound, BoundNode, KeyInfo, ParseStep, Required, STEPS, StepDef, StepInfo, StreamType, parse_step};

@@ -6,6 +6,7 @@
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tidegate_api::{
@@ -255,13 +256,17 @@ impl HostSettings {
 }
 
 /// How a start treats what earlier starts left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct StartOptions {
     /// Begin a new run; what is stored stays where it is and is not continued.
     pub fresh: bool,
     /// Start although another run seems to be alive; that one will be fenced.
     pub takeover: bool,
+    /// Go back to this epoch instead of the newest. Rows of later epochs come again.
+    pub from: Option<u64>,
+    /// Stages whose state is left behind where it does not fit any more.
+    pub drop_state: BTreeSet<String>,
 }
 
 impl StartOptions {
@@ -276,6 +281,20 @@ impl StartOptions {
     #[must_use]
     pub fn with_takeover(mut self, takeover: bool) -> Self {
         self.takeover = takeover;
+        self
+    }
+
+    /// Goes back to an epoch.
+    #[must_use]
+    pub fn with_from(mut self, from: Option<u64>) -> Self {
+        self.from = from;
+        self
+    }
+
+    /// Leaves the state of these stages behind where it does not fit any more.
+    #[must_use]
+    pub fn with_drop_state(mut self, stages: impl IntoIterator<Item = String>) -> Self {
+        self.drop_state = stages.into_iter().collect();
         self
     }
 }

@@ -20,7 +20,7 @@ pub mod settings;
 pub use control::{Binding, BuildSignal, ControlPlane, HostSettings, StageDef, StartOptions, Topology};
 pub use plan as dataflow;
 pub use prepare::{Prepared, prepare};
-pub use run::run_stream;
+pub use run::{new_run_id, run_stream};
 pub use tidegate_api as api;
 pub use tidegate_api::{InlineSource, OutputSink, SinkCtx, SourceCtx};
 pub use tidegate_connectors::decode;

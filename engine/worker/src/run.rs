@@ -53,7 +53,9 @@ impl Build {
         if let Some(clock) = &prepared.host.clock {
             self.clock = Arc::clone(clock);
         }
-        let (store, warning) = epoch_store(&prepared.host, &prepared.settings)?;
+        let (host, settings) = (prepared.host.clone(), prepared.settings.clone());
+        let opened = tokio::task::spawn_blocking(move || epoch_store(&host, &settings, new_run_id().as_str())).await;
+        let (store, warning) = opened.map_err(|error| Error::internal(format!("opening the epoch store ended: {error}")))??;
         if let Some(warning) = warning {
             self.record.warn(&warning);
         }
@@ -159,6 +161,8 @@ impl Build {
         };
         config.fresh = prepared.host.start.fresh;
         config.takeover = prepared.host.start.takeover;
+        config.from = prepared.host.start.from.map(Epoch);
+        config.drop_state = prepared.host.start.drop_state.iter().map(|stage| crate::plan::stage_id(stage)).collect();
         config.plugins = prepared.plugins.digests();
         config.is_gone = prepared.host.is_gone.clone();
         config.restarts = RestartPolicy {
@@ -172,6 +176,11 @@ impl Build {
         config.kill = prepared.host.kill_hook.clone();
         config
     }
+}
+
+/// A name that no run has had: for a copy of an epoch that is to be a run of its own.
+pub fn new_run_id() -> RunId {
+    identity().0
 }
 
 /// A new run's name, and this start's own.

@@ -94,9 +94,10 @@ pub(super) fn choose<'a>(store: &dyn EpochStore, request: &OpenRequest, history:
         let two_phase = two_phase(history, request);
         if !two_phase.is_empty() {
             return Err(Error::config(format!(
-                "epoch {worst} was published and cannot be restored: {why}; the newest epoch that is whole is {}, and going back to it would repeat rows in {}: restore the store from a backup, or start over with `--fresh`, which loses the state",
+                "epoch {worst} was published and cannot be restored: {why}; the newest epoch that is whole is {}, and going back to it would repeat rows in {}: restore the store from a backup, start with `--from {}` if rows may repeat there, or start over with `--fresh`, which loses the state",
                 base.epoch,
-                quoted(&two_phase)
+                quoted(&two_phase),
+                base.epoch
             )));
         }
         tracing::warn!(damaged = %worst, reason = %why, from = %base.epoch, "going back to an older epoch");
@@ -136,7 +137,7 @@ fn no_such_epoch(history: &History, from: Epoch) -> Error {
 ///
 /// # Errors
 /// `External` if the store does not answer.
-pub(super) fn survey(store: &dyn EpochStore, manifest: &Manifest) -> Result<Option<String>> {
+pub(crate) fn survey(store: &dyn EpochStore, manifest: &Manifest) -> Result<Option<String>> {
     for object in manifest.objects() {
         let Some(bytes) = store.get(object).context(|| format!("state object `{object}`"))? else {
             return Ok(Some(format!("state object `{object}` is missing")));

@@ -4,10 +4,13 @@
 //! reads it the same way, variables included.
 
 mod chaos;
+mod inspect;
 mod lists;
+mod place;
 mod plan;
 mod progress;
 mod run;
+mod savepoint;
 mod trial;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -15,6 +18,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use tidegate::StartOptions;
 use tidegate::file::{Mistake, PipelineFile};
 use tracing_subscriber::EnvFilter;
 
@@ -38,6 +42,12 @@ enum Verb {
         /// Start although another run of this pipeline seems to be alive; that one is fenced
         #[arg(long)]
         takeover: bool,
+        /// Go back to this epoch instead of the newest; rows of later ones repeat, and sinks in which they do are named
+        #[arg(long, value_name = "EPOCH", conflicts_with = "fresh")]
+        from: Option<u64>,
+        /// Leave the state of this stage behind if it does not fit the pipeline any more; may be given several times
+        #[arg(long, value_name = "STAGE", conflicts_with = "fresh")]
+        drop_state: Vec<String>,
         /// For chaos tests: stand still at the named point of the protocol, the given number of times in
         #[arg(long, hide = true, value_name = "POINT[:N]")]
         pause_at: Option<String>,
@@ -81,6 +91,33 @@ enum Verb {
         #[arg(long)]
         explain: bool,
     },
+    /// Show the epochs, positions, state and pending commits of a pipeline; exit code 1 if something is damaged
+    Inspect {
+        /// A state directory, the address of a bucket, or the pipeline file
+        state: String,
+        /// Look into this epoch instead of the newest
+        #[arg(long)]
+        epoch: Option<u64>,
+        /// How many keys to show of each stage
+        #[arg(long, default_value_t = 5)]
+        keys: usize,
+        /// Read every object of every epoch and compare its checksum
+        #[arg(long)]
+        verify: bool,
+        /// How to print it
+        #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+        format: ReportFormat,
+    },
+    /// Copy one epoch to a place of its own, from which a pipeline can start; the pipeline may be running
+    Savepoint {
+        /// A state directory, the address of a bucket, or the pipeline file
+        state: String,
+        /// An empty directory or an unused prefix of a bucket
+        dest: String,
+        /// Copy this epoch instead of the newest that is committed
+        #[arg(long)]
+        epoch: Option<u64>,
+    },
     /// List the steps, or show one
     Steps {
         /// A step's `op`
@@ -115,6 +152,7 @@ enum ReportFormat {
 }
 
 /// Exit codes that no error kind has.
+const CONVICTED: u8 = 1;
 const USAGE: u8 = 64;
 const CONFIG: u8 = 78;
 
@@ -132,14 +170,19 @@ pub(crate) fn main() -> ExitCode {
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
     logs.compact().init();
     let code = match args.verb {
-        Verb::Run { file, fresh, takeover, pause_at, freeze_at, trial } => {
-            run::run(&file, &run::RunArgs { fresh, takeover, pause_at, freeze_at, trial })
+        Verb::Run { file, fresh, takeover, from, drop_state, pause_at, freeze_at, trial } => {
+            let start = StartOptions::default().with_fresh(fresh).with_takeover(takeover).with_from(from).with_drop_state(drop_state);
+            run::run(&file, &run::RunArgs { start, pause_at, freeze_at, trial })
         }
         Verb::Chaos { file, kills, seed, format, keep } => {
             chaos::chaos(&file, &chaos::ChaosArgs { kills, seed, json: format == ReportFormat::Json, keep })
         }
         Verb::Validate { file } => plan::validate(&file),
         Verb::Plan { file, format, explain } => plan::plan(&file, format, explain),
+        Verb::Inspect { state, epoch, keys, verify, format } => {
+            inspect::run(&state, &inspect::Wanted { epoch, keys, verify, json: format == ReportFormat::Json })
+        }
+        Verb::Savepoint { state, dest, epoch } => savepoint::run(&state, &dest, epoch),
         Verb::Steps { name } => lists::steps(name.as_deref()),
         Verb::Connectors { name } => lists::connectors(name.as_deref()),
         Verb::Functions { name } => lists::functions(name.as_deref()),
@@ -160,4 +203,10 @@ fn refuse(mistakes: &[Mistake]) -> u8 {
     let count = mistakes.len();
     eprintln!("{count} mistake{} found", if count == 1 { "" } else { "s" });
     CONFIG
+}
+
+/// Prints why a verb failed, and gives the exit code for it.
+fn failed(error: &tidegate_api::Error) -> u8 {
+    eprintln!("failed: {error}");
+    error.kind().exit_code()
 }

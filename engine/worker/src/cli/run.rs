@@ -18,8 +18,7 @@ use tidegate_runtime::{KillHook, KillPoint};
 
 /// What `run` was asked for.
 pub(super) struct RunArgs {
-    pub(super) fresh: bool,
-    pub(super) takeover: bool,
+    pub(super) start: StartOptions,
     pub(super) pause_at: Option<String>,
     pub(super) freeze_at: Option<String>,
     pub(super) trial: Option<String>,
@@ -55,7 +54,7 @@ pub(super) fn run(path: &Path, args: &RunArgs) -> u8 {
         .host_settings()
         .with_local_claims()
         .with_default_state_dir(default_state_dir(&file))
-        .with_start(StartOptions::default().with_fresh(args.fresh).with_takeover(args.takeover))
+        .with_start(args.start.clone())
         .with_default_heartbeat(std::time::Duration::from_millis(200));
     for (text, still) in [(&args.pause_at, Still::Parked), (&args.freeze_at, Still::Frozen)] {
         let Some(text) = text else { continue };

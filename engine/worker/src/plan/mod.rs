@@ -37,7 +37,7 @@ mod typing;
 pub use explain::{IdleFilter, RowByRow, SourceSummary};
 pub use guarantee::{OutputRole, OutputSummary};
 pub use input::{Dataset, DatasetOptions, NativeSteps, PlanInput, PlanSettings, StepParser, TimeOptions};
-pub(crate) use physical::source_id;
+pub(crate) use physical::{source_id, stage_id};
 
 use physical::Settled;
 use policy::Policies;

@@ -46,7 +46,7 @@ pub(crate) fn source_id(dataset: &str) -> String {
 }
 
 /// The identity of an operator node.
-pub(super) fn stage_id(stage: &str) -> String {
+pub(crate) fn stage_id(stage: &str) -> String {
     format!("stage/{stage}")
 }
 
