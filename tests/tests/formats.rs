@@ -131,7 +131,8 @@ fn the_fixture_holds_what_it_is_there_for() {
 /// Changes after which every state fits, whatever else is different.
 #[test]
 fn edits_that_leave_the_meaning_of_state_alone_keep_all_of_it() {
-    let edits: [(&str, fn(&str) -> String); 6] = [
+    type Edit = fn(&str) -> String;
+    let edits: [(&str, Edit); 6] = [
         ("more tasks", |text| text.replace("parallelism = 2", "parallelism = 3")),
         ("one task", |text| text.replace("parallelism = 2", "parallelism = 1")),
         ("epochs more often", |text| text.replace("checkpointEvery = \"1h\"", "checkpointEvery = \"200ms\"")),

@@ -49,7 +49,7 @@ impl PipelineFile {
         every: Duration,
         settings: &Map<String, Value>,
     ) -> Result<(PipelineFile, BTreeMap<String, Redirected>), Vec<Problem>> {
-        for key in ["stateDir", "stateUrl", "checkpointEvery", "checkpointEveryMs"] {
+        for key in ["stateDir", "stateUrl", "stateOptions", "checkpointEvery", "checkpointEveryMs"] {
             self.settings.remove(key);
         }
         self.settings.insert("stateDir".to_string(), Value::String(folder.join("state").display().to_string()));
