@@ -148,6 +148,7 @@ spilling! {
     q4_on_disk: q4;
     q5_on_disk: q5;
     q9_on_disk: q9;
+    q13_on_disk: q13;
     q18_on_disk: q18;
     q20_on_disk: q20;
 }

@@ -42,11 +42,6 @@ impl OperatorFactory for LookupFactory {
         self.plan.signature.clone()
     }
 
-    /// Every task holds the stream back until its part of the table is there: parts of a task cannot do so one by one.
-    fn divides(&self) -> bool {
-        false
-    }
-
     fn output_schema(&self) -> SchemaRef {
         Arc::clone(&self.plan.schema)
     }
@@ -172,6 +167,11 @@ impl Operator for LookupJoin {
 
     fn pieces_named(&mut self, _: Epoch, ids: Vec<PieceId>) {
         self.log.named(ids, &mut self.fired);
+    }
+
+    fn forget_pieces(&mut self) {
+        self.log.forget();
+        self.fired.saved = None;
     }
 
     fn restore(&mut self, pieces: Vec<RestoredPiece>) -> Result<()> {

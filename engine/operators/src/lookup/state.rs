@@ -31,7 +31,7 @@ pub(super) struct Log {
     /// The pieces so far, and the rows in them.
     saved: Vec<PieceId>,
     saved_rows: usize,
-    /// A piece holds more than ours, so it cannot be referenced.
+    /// A piece holds more than ours, or is to be forgotten, so that none can be referenced.
     foreign: bool,
     named: Vec<Named>,
 }
@@ -47,6 +47,11 @@ impl Log {
     pub(super) fn add(&mut self, rows: RecordBatch, changes: Vec<Change>) {
         self.fresh_rows += changes.len();
         self.fresh.push((rows, changes));
+    }
+
+    /// The next snapshot refers to no earlier one: the table is written anew.
+    pub(super) fn forget(&mut self) {
+        self.foreign = true;
     }
 
     pub(super) fn named(&mut self, ids: Vec<PieceId>, fired: &mut Fired) {
@@ -108,8 +113,7 @@ impl LookupJoin {
             self.fired.restore(piece)?;
         }
         pieces.retain(|piece| piece.name != FIRED);
-        // Epochs are written with all their digits, so that names order as they do.
-        pieces.sort_by(|a, b| a.name.cmp(&b.name));
+        // A key's changes lie in the pieces of one task at a time, and come in the order in which they were written.
         for piece in &pieces {
             if piece.name == WAITING {
                 for batch in decode(piece, &self.plan.left)? {

@@ -1,8 +1,8 @@
 //! An operator task in parts.
 
 use super::file::SpillFile;
-use super::log::{Entry, Log};
-use super::part::{Part, Piece};
+use super::log::Entry;
+use super::part::{Part, Piece, Told};
 use super::pool::{Member, shown};
 use super::whole::Place;
 use crate::exchange::Exchange;
@@ -12,7 +12,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_api::{
-    Epoch, Error, EventTime, Flow, Operator, OperatorCtx, OperatorFactory, Output, PieceId, Result, StatePiece, VnodeRange, Watermark,
+    Counter, Epoch, Error, EventTime, Flow, Operator, OperatorCtx, OperatorFactory, Output, PieceId, Result, StatePiece, VnodeRange,
+    Watermark,
 };
 
 /// Parts of a task at most: each has a file open.
@@ -35,6 +36,9 @@ pub(super) struct Divided {
     /// Per input, deals rows out among the parts.
     exchanges: Vec<Exchange>,
     parts: Vec<Part>,
+    /// An operator that gets no rows and hears of all inputs: it says which of them are to be held, which every part would say alike
+    /// if it were in memory.
+    pilot: Box<dyn Operator>,
     /// Where the waiting rows of all parts lie.
     waiting: Arc<SpillFile>,
     /// Names parts, pieces and moments, each once.
@@ -73,6 +77,8 @@ pub(super) struct Inheritance {
     /// What it takes in memory, about.
     pub(super) bytes: u64,
     pub(super) watermark: EventTime,
+    /// What it has been told of inputs.
+    pub(super) told: Told,
     pub(super) next_id: u64,
 }
 
@@ -90,6 +96,10 @@ impl Divided {
         // So many that one part is a small part of the budget.
         let parts = usize::try_from(from.bytes.saturating_mul(8) / member.budget().max(1)).unwrap_or(MOST).clamp(8, MOST).min(vnodes);
         let last_round = ctx.clock.monotonic();
+        let mut apart = ctx.clone();
+        apart.state_bytes = Counter::new();
+        let mut pilot = factory.open(apart)?;
+        from.told.tell(pilot.as_mut());
         let mut divided = Divided {
             factory,
             ctx,
@@ -97,6 +107,7 @@ impl Divided {
             member,
             exchanges: Vec::new(),
             parts: Vec::new(),
+            pilot,
             waiting,
             numbers: 0,
             ids: from.next_id,
@@ -113,21 +124,21 @@ impl Divided {
             unmeasured: 0,
             named: Vec::new(),
         };
-        divided.parts = divided.divide(divided.ctx.vnodes, parts, &from.pieces)?;
-        divided.deal()?;
+        divided.parts = divided.divide(divided.ctx.vnodes, parts, &from.pieces, &from.told)?;
+        divided.deal();
         divided.measure();
         Ok(divided)
     }
 
     /// Parts of a range of vnodes, with the state of these pieces, all on disk.
-    fn divide(&mut self, vnodes: VnodeRange, parts: usize, pieces: &[Piece]) -> Result<Vec<Part>> {
+    fn divide(&mut self, vnodes: VnodeRange, parts: usize, pieces: &[Piece], told: &Told) -> Result<Vec<Part>> {
         let count = vnodes.end - vnodes.start;
         let mut made = Vec::with_capacity(parts);
         for part in 0..parts {
             let own = VnodeRange::of_task(part, parts, count);
             let own = VnodeRange { start: vnodes.start + own.start, end: vnodes.start + own.end };
             let theirs = pieces.iter().filter(|piece| piece.vnodes.overlaps(own)).cloned().collect();
-            let mut part = Part::new(&self.ctx, self.numbers, own, theirs, &self.place.folder)?;
+            let mut part = Part::new(&self.ctx, self.numbers, own, theirs, told, &self.place.folder)?;
             self.numbers += 1;
             part.load(self.factory.as_ref())?;
             self.put_aside(&mut part)?;
@@ -146,11 +157,10 @@ impl Divided {
     }
 
     /// Makes the exchanges for the parts as they are.
-    fn deal(&mut self) -> Result<()> {
+    fn deal(&mut self) {
         let ranges: Vec<VnodeRange> = self.parts.iter().map(Part::vnodes).collect();
         let exchange = |columns: &Vec<usize>| Exchange::among(columns.clone(), &ranges, self.ctx.vnode_count);
         self.exchanges = self.place.keys.iter().map(exchange).collect();
-        Ok(())
     }
 
     fn measure(&mut self) {
@@ -175,11 +185,6 @@ impl Divided {
 
     fn is_behind(&self) -> bool {
         self.catching.is_some() || self.parts.iter().any(|part| !part.log.is_empty())
-    }
-
-    fn note(&mut self, part: usize, entry: Entry) -> Result<()> {
-        self.parts[part].log.push(entry);
-        Ok(())
     }
 
     /// Writes waiting rows once enough are in memory, and asks for a round once enough wait on disk.
@@ -218,13 +223,14 @@ impl Divided {
         let too_large = part.bytes() > self.member.budget() / 2;
         self.put_aside(&mut part)?;
         if too_large && count > 1 && self.parts.len() + 1 < MOST && self.draining.is_none() {
-            let halves = self.divide(vnodes, 2, &part.pieces)?;
+            let halves = self.divide(vnodes, 2, &part.pieces, part.told())?;
             self.parts.splice(index..index, halves);
             if let Some(catching) = self.catching.as_mut().filter(|catching| catching.part > index) {
                 catching.part += 1;
             }
             self.advancing = self.advancing.map(|at| if at > index { at + 1 } else { at });
-            return self.deal();
+            self.deal();
+            return Ok(());
         }
         if part.bytes() > self.member.limit().max(OVERHEAD) && count == 1 {
             return Err(Error::limit(format!(
@@ -291,7 +297,7 @@ impl Divided {
                 operator.on_batch(input, rows, out)?;
             }
             Some(Entry::Watermark(at)) => catching.at = Some(at),
-            Some(Entry::Input(input, at)) => operator.on_input_watermark(input, at),
+            Some(Entry::Input(input, at)) => part.tell(input, at),
             // What its clock made due, and rows that still look for partners.
             None => {
                 if operator.on_time(out)? == Flow::Done && out.batches.is_empty() {
@@ -334,7 +340,7 @@ impl Operator for Divided {
                 }
             } else {
                 out.deferred += rows.num_rows() as u64;
-                self.note(part, Entry::Rows(input, rows))?;
+                self.parts[part].log.push(Entry::Rows(input, rows));
             }
         }
         if self.unmeasured > self.member.budget() / 8 {
@@ -351,7 +357,7 @@ impl Operator for Divided {
                 self.watermark = self.watermark.max(watermark);
                 for part in 0..self.parts.len() {
                     if !self.is_in_memory(part) {
-                        self.note(part, Entry::Watermark(watermark))?;
+                        self.parts[part].log.push(Entry::Watermark(watermark));
                     }
                 }
                 0
@@ -449,17 +455,18 @@ impl Operator for Divided {
     }
 
     fn on_input_watermark(&mut self, input: usize, watermark: Watermark) {
+        self.pilot.on_input_watermark(input, watermark);
         for part in 0..self.parts.len() {
-            let in_memory = self.is_in_memory(part);
-            match &mut self.parts[part] {
-                Part { operator: Some(operator), .. } if in_memory => operator.on_input_watermark(input, watermark),
-                Part { log, .. } => log.push(Entry::Input(input, watermark)),
+            if self.is_in_memory(part) {
+                self.parts[part].tell(input, watermark);
+            } else {
+                self.parts[part].log.push(Entry::Input(input, watermark));
             }
         }
     }
 
-    fn holds(&self, _: usize) -> bool {
-        self.is_due || self.is_tight
+    fn holds(&self, input: usize) -> bool {
+        self.is_due || self.is_tight || self.pilot.holds(input)
     }
 
     fn output_watermark(&self, watermark: EventTime) -> EventTime {
@@ -506,10 +513,8 @@ impl Operator for Divided {
     }
 }
 
-/// Unused space of a log is not kept.
 impl Drop for Divided {
     fn drop(&mut self) {
         self.member.set(0);
-        self.parts.iter_mut().for_each(|part| part.log = Log::default());
     }
 }

@@ -2,11 +2,12 @@
 
 use super::file::{Filed, SpillFile};
 use super::log::Log;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use tidegate_api::{
     Counter, DeferredBytes, Epoch, Error, EventTime, Operator, OperatorCtx, OperatorFactory, PieceId, RestoredPiece, Result, StatePiece,
-    VnodeRange,
+    VnodeRange, Watermark,
 };
 
 /// A file is written anew when it is larger than this and more than half of it is garbage.
@@ -24,6 +25,31 @@ pub(super) struct Piece {
     pub(super) stored: Option<PieceId>,
 }
 
+/// What the inputs have promised by themselves, as far as an operator has been told.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Told {
+    /// Per input: whether it has ever been idle, and what it said last.
+    inputs: BTreeMap<usize, (bool, Watermark)>,
+}
+
+impl Told {
+    /// Notes what an input has said.
+    pub(super) fn note(&mut self, input: usize, watermark: Watermark) {
+        let (idle, last) = self.inputs.entry(input).or_insert((false, watermark));
+        (*idle, *last) = (*idle || watermark == Watermark::Idle, watermark);
+    }
+
+    /// Tells an operator that was opened since. An input that has been idle was there once, which operators remember.
+    pub(super) fn tell(&self, operator: &mut dyn Operator) {
+        for (input, (idle, last)) in &self.inputs {
+            if *idle {
+                operator.on_input_watermark(*input, Watermark::Idle);
+            }
+            operator.on_input_watermark(*input, *last);
+        }
+    }
+}
+
 /// See the module's documentation.
 pub(super) struct Part {
     ctx: OperatorCtx,
@@ -34,6 +60,8 @@ pub(super) struct Part {
     pub(super) operator: Option<Box<dyn Operator>>,
     /// What has come since the part left memory.
     pub(super) log: Log,
+    /// What its operator has been told of inputs. It is in no snapshot: a start hears it anew.
+    told: Told,
     /// What it promised downstream when it left memory.
     pub(super) promised: EventTime,
     /// How much it took when it was last in memory.
@@ -45,18 +73,38 @@ impl Part {
     ///
     /// # Errors
     /// `External` if a file cannot be made.
-    pub(super) fn new(ctx: &OperatorCtx, number: usize, vnodes: VnodeRange, pieces: Vec<Piece>, folder: &Path) -> Result<Self> {
+    pub(super) fn new(
+        ctx: &OperatorCtx,
+        number: usize,
+        vnodes: VnodeRange,
+        pieces: Vec<Piece>,
+        told: &Told,
+        folder: &Path,
+    ) -> Result<Self> {
         let mut ctx = ctx.clone();
         // Operators name pieces after their task. Parts must differ in that, from the parts of other tasks too.
         ctx.task += ctx.tasks * (number + 1);
         ctx.vnodes = vnodes;
         ctx.state_bytes = Counter::new();
         let file = SpillFile::create(folder)?;
-        Ok(Part { ctx, file, pieces, operator: None, log: Log::default(), promised: EventTime::MIN, bytes: 0 })
+        Ok(Part { ctx, file, pieces, operator: None, log: Log::default(), told: told.clone(), promised: EventTime::MIN, bytes: 0 })
     }
 
     pub(super) fn vnodes(&self) -> VnodeRange {
         self.ctx.vnodes
+    }
+
+    /// What its operator has been told of inputs.
+    pub(super) fn told(&self) -> &Told {
+        &self.told
+    }
+
+    /// Tells its operator, which is in memory, what an input has promised by itself.
+    pub(super) fn tell(&mut self, input: usize, watermark: Watermark) {
+        self.told.note(input, watermark);
+        if let Some(operator) = &mut self.operator {
+            operator.on_input_watermark(input, watermark);
+        }
     }
 
     /// How much it takes in memory; an estimate while it is not there.
@@ -93,6 +141,7 @@ impl Part {
         if !pieces.is_empty() {
             operator.restore(pieces)?;
         }
+        self.told.tell(operator.as_mut());
         self.operator = Some(operator);
         self.measure();
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::divided::{Divided, Inheritance};
 use super::file::SpillFile;
-use super::part::Piece;
+use super::part::{Piece, Told};
 use super::pool::{Member, shown};
 use crate::size::batch_bytes;
 use arrow::array::RecordBatch;
@@ -35,6 +35,8 @@ pub(crate) struct Spilling {
     member: Option<Member>,
     mode: Mode,
     watermark: EventTime,
+    /// What the whole operator has been told of inputs.
+    told: Told,
     /// Bytes of rows that came since the state was last measured.
     unmeasured: u64,
     /// Too much is in memory; the state is divided once the operator is at rest.
@@ -56,7 +58,17 @@ impl Spilling {
     pub(crate) fn open(factory: Arc<dyn OperatorFactory>, ctx: OperatorCtx, place: Option<Place>, member: Member) -> Result<Self> {
         let place = place.filter(|place| factory.divides() && place.keys.iter().any(|keys| !keys.is_empty()));
         let mode = Mode::Whole(factory.open(ctx.clone())?);
-        Ok(Spilling { factory, ctx, place, member: Some(member), mode, watermark: EventTime::MIN, unmeasured: 0, is_due: false })
+        Ok(Spilling {
+            factory,
+            ctx,
+            place,
+            member: Some(member),
+            mode,
+            watermark: EventTime::MIN,
+            told: Told::default(),
+            unmeasured: 0,
+            is_due: false,
+        })
     }
 
     fn operator(&mut self) -> Result<&mut dyn Operator> {
@@ -123,7 +135,7 @@ impl Spilling {
         let (Some(place), Some(member)) = (self.place.clone(), self.member.take()) else {
             return Err(Error::internal("state is divided twice"));
         };
-        let from = Inheritance { pieces, bytes, watermark: self.watermark, next_id: 0 };
+        let from = Inheritance { pieces, bytes, watermark: self.watermark, told: std::mem::take(&mut self.told), next_id: 0 };
         let divided = Divided::new(Arc::clone(&self.factory), self.ctx.clone(), place, member, from)?;
         self.mode = Mode::Divided(Box::new(divided));
         self.is_due = false;
@@ -180,7 +192,10 @@ impl Operator for Spilling {
 
     fn on_input_watermark(&mut self, input: usize, watermark: Watermark) {
         match &mut self.mode {
-            Mode::Whole(operator) => operator.on_input_watermark(input, watermark),
+            Mode::Whole(operator) => {
+                self.told.note(input, watermark);
+                operator.on_input_watermark(input, watermark);
+            }
             Mode::Divided(divided) => divided.on_input_watermark(input, watermark),
             Mode::Neither => {}
         }
