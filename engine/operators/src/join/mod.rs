@@ -39,7 +39,7 @@ mod side;
 mod state;
 mod tidy;
 
-pub(crate) use bounds::Which;
+pub(crate) use bounds::{FARTHEST_MS, Which};
 pub(crate) use config::{INFO, Pair, pair, renames};
 pub(crate) use equality::Form;
 pub(crate) use late::{Late, WHERE_LATE};

@@ -6,7 +6,8 @@ use super::state::Log;
 use super::table::{Change, Found, KeyColumns, Table};
 use crate::expression::BadRows;
 use crate::fired::{self, Fired};
-use crate::join::{Late, Which};
+use crate::join::{FARTHEST_MS, Late, Which};
+use crate::window::Unit;
 use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{SchemaRef, UInt8Type};
@@ -240,11 +241,20 @@ impl LookupJoin {
     fn in_time(&mut self, input: usize, batch: RecordBatch, out: &mut Output) -> Result<Option<RecordBatch>> {
         let Some(index) = self.plan.times.map(|times| times[input]) else { return Ok(Some(batch)) };
         let (times, scale) = raw_times(batch.column(index))?;
-        if times.null_count() > 0 {
+        let unit = Unit::of(scale);
+        // Further away times would meet in one, and never be passed.
+        let is_far = |row: usize| !(-FARTHEST_MS..=FARTHEST_MS).contains(&unit.millis(times.value(row)));
+        if times.null_count() > 0 || (0..times.len()).any(is_far) {
             let mut bad = BadRows::default();
             let name = &self.plan.time_names[input];
-            for row in (0..times.len()).filter(|row| times.is_null(*row)) {
-                bad.add(row, BadReason::MissingValue, Some(name), || format!("the time column `{name}` is null"));
+            for row in 0..times.len() {
+                if times.is_null(row) {
+                    bad.add(row, BadReason::MissingValue, Some(name), || format!("the time column `{name}` is null"));
+                } else if is_far(row) {
+                    bad.add(row, BadReason::TypeMismatch, Some(name), || {
+                        format!("the time `{}` in column `{name}` is too far from 1970 for a look-up", times.value(row))
+                    });
+                }
             }
             let good = filter_record_batch(&batch, &BooleanArray::new(bad.good(batch.num_rows()), None))?;
             bad.report(&batch, out);

@@ -326,6 +326,22 @@ fn late_rows_of_stream_and_table_say_whose_they_are() {
     assert_eq!(joined.rows(), ["10 2 8 10 \"v2\""]);
 }
 
+/// Times that far apart would meet in one microsecond, and be passed by no watermark.
+#[test]
+fn times_too_far_from_1970_are_bad_in_stream_and_table() {
+    let BoundNode::Operator { factory, .. } = bind(&step(true, false), &inputs(), false).node else { panic!("not an operator") };
+    let ctx = OperatorCtx::new(RunIdentity::new("p", RunId::new("r"), tidegate_api::Generation(1), "s"));
+    let (mut operator, mut out) = (factory.open(ctx).unwrap(), Output::default());
+    let rows = [i64::MAX, i64::MIN, -i64::MAX, 5].map(|at| (Some(at), Some(1), 7));
+    operator.on_batch(STREAM, stream(&rows), &mut out).unwrap();
+    operator.on_batch(TABLE, table(&[(i64::MIN + 9, Some(1), Some(2)), (4, Some(1), Some(4))]), &mut out).unwrap();
+    let bad: Vec<(Option<usize>, &str)> = out.bad.iter().map(|row| (row.row, row.reason.label())).collect();
+    assert_eq!(bad, [Some(0), Some(1), Some(2), Some(0)].map(|row| (row, "type_mismatch")));
+    while operator.on_watermark(EventTime::MAX, &mut out).unwrap() == tidegate_api::Flow::More {}
+    let joined = crate::testing::Made { batches: out.batches, ..Default::default() };
+    assert_eq!(joined.rows(), ["5 1 7 4 \"v4\""]);
+}
+
 #[test]
 fn a_restored_delete_still_covers_the_version_before_it() {
     let mut job = job(true, false, 1, 100);
