@@ -178,6 +178,10 @@ pub fn dead_letter_schema() -> SchemaRef {
     Arc::clone(&SCHEMA)
 }
 
+/// Microseconds of the years -9999 to 9999. A dead letter must be one that every format can write, so that a row costs itself and
+/// nothing else; a time beyond them is in its message.
+const WRITABLE: std::ops::RangeInclusive<i64> = -377_705_116_800_000_000..=253_402_300_799_999_999;
+
 /// The rows of a dead-letter dataset. `stage` and `source` name the task that found them.
 pub fn dead_letters(rows: &[BadRow], stage: Option<&str>, source: Option<&str>) -> RecordBatch {
     let text = |value: &dyn Fn(&BadRow) -> Option<String>| -> ArrayRef { Arc::new(rows.iter().map(value).collect::<StringArray>()) };
@@ -191,7 +195,9 @@ pub fn dead_letters(rows: &[BadRow], stage: Option<&str>, source: Option<&str>) 
         text(&|row| row.split.as_ref().map(|split| split.as_str().to_string())),
         text(&|row| row.position.clone()),
         Arc::new(rows.iter().map(|row| Some(row.raw.as_slice())).collect::<BinaryArray>()),
-        Arc::new(rows.iter().map(|row| row.event_time.map(|at| at.0)).collect::<TimestampMicrosecondArray>()),
+        Arc::new(
+            rows.iter().map(|row| row.event_time.map(|at| at.0).filter(|at| WRITABLE.contains(at))).collect::<TimestampMicrosecondArray>(),
+        ),
     ];
     RecordBatch::try_new(dead_letter_schema(), columns).expect("the columns follow the schema above")
 }
@@ -200,6 +206,20 @@ pub fn dead_letters(rows: &[BadRow], stage: Option<&str>, source: Option<&str>) 
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn a_dead_letter_has_no_time_that_some_format_cannot_write() {
+        let of = |at: i64| {
+            let row = BadRow { event_time: Some(crate::EventTime(at)), ..BadRow::new(BadReason::TypeMismatch, "far", "") };
+            let letters = dead_letters(&[row], None, None);
+            let times = letters.column_by_name("eventTime").unwrap();
+            arrow::array::Array::is_valid(times, 0)
+        };
+        assert_eq!(
+            [i64::MIN, WRITABLE.start() - 1, *WRITABLE.start(), 0, *WRITABLE.end(), i64::MAX].map(of),
+            [false, false, true, true, true, false]
+        );
+    }
 
     #[test]
     fn reasons_are_numbered_in_order_and_labels_are_distinct() {
