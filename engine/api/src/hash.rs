@@ -228,6 +228,9 @@ fn float(value: f64) -> u64 {
         NAN
     } else if value.fract() == 0.0 && (-LIMIT..LIMIT).contains(&value) {
         mix(value as i64 as u64)
+    } else if value.fract() == 0.0 && (LIMIT..2.0 * LIMIT).contains(&value) {
+        // What an unsigned integer can be.
+        mix(value as u64)
     } else {
         mix(value.to_bits())
     }

@@ -14,7 +14,7 @@ use tidegate_api::{Error, Result};
 pub(crate) enum Form {
     /// Integers, and what equals one: bool among itself, dates, floats beside integers.
     Integer,
-    /// Unsigned 64-bit integers on both sides, as the signed ones of the same bits.
+    /// Unsigned 64-bit integers on both sides, or floats on one, as the signed ones of the same bits.
     Unsigned,
     /// Floats, as their bits: one zero, one NaN.
     Float,
@@ -82,6 +82,7 @@ impl Form {
         let both = |test: fn(&DataType) -> bool| test(left) && test(right);
         Some(match (left, right) {
             (UInt64, UInt64) => Form::Unsigned,
+            (UInt64, float) | (float, UInt64) if is_float(float) => Form::Unsigned,
             (Boolean, Boolean) => Form::Integer,
             _ if both(DataType::is_integer) || both(is_date) => Form::Integer,
             _ if both(is_float) => Form::Float,
@@ -136,6 +137,13 @@ impl Form {
         };
         Ok(match self {
             Form::Integer => integers(&plain)?,
+            Form::Unsigned if is_float(plain.data_type()) => {
+                const LIMIT: f64 = 18_446_744_073_709_551_616.0;
+                let is_whole = |value: f64| value.fract() == 0.0 && (0.0..LIMIT).contains(&value);
+                let wide = cast(&plain, &DataType::Float64)?;
+                let bits: Int64Array = wide.as_primitive::<Float64Type>().unary_opt(|value| is_whole(value).then_some(value as u64 as i64));
+                Arc::new(bits)
+            }
             Form::Unsigned => {
                 let bits: Int64Array = plain.as_primitive::<UInt64Type>().unary(|value| value as i64);
                 Arc::new(bits)
@@ -257,6 +265,18 @@ mod tests {
         assert_eq!(equal(Arc::clone(&unsigned), unsigned), [true; 4]);
         let float: ArrayRef = Arc::new(Float64Array::from(vec![1.0, 9_223_372_036_854_775_807.0, -1.5, f64::NAN]));
         assert_eq!(equal(int, float), [true, false, false, false]);
+        let large: ArrayRef = Arc::new(UInt64Array::from(vec![1 << 63, 18_446_744_073_709_549_568, u64::MAX, 0, 5, 1 << 62]));
+        let floats = [
+            9_223_372_036_854_775_808.0,
+            18_446_744_073_709_549_568.0,
+            18_446_744_073_709_551_616.0,
+            -0.0,
+            5.0,
+            -4_611_686_018_427_387_904.0,
+        ];
+        let floats: ArrayRef = Arc::new(Float64Array::from(floats.to_vec()));
+        assert_eq!(equal(Arc::clone(&large), Arc::clone(&floats)), [true, true, false, true, true, false]);
+        assert_eq!(equal(floats, large), [true, true, false, true, true, false]);
         let floats: ArrayRef = Arc::new(Float64Array::from(vec![0.0, f64::NAN, 0.1, 1.5]));
         assert_eq!(equal(floats, Arc::new(Float32Array::from(vec![-0.0, -f32::NAN, 0.1, 1.5]))), [true, true, false, true]);
         let text: ArrayRef = Arc::new(StringViewArray::from(vec!["a", "a longer text than a view", ""]));
