@@ -305,6 +305,21 @@ fn a_state_directory_that_cannot_be_one_is_refused_with_the_reason() {
     assert!(!folder.path().join("a").exists(), "a check makes nothing");
 }
 
+#[test]
+fn a_place_for_state_that_cannot_be_one_is_refused_before_it_is_needed() {
+    for (dir, part) in
+        [("p.toml", "is not a folder"), ("p.toml/deep", "is not a folder"), ("\\u0000", "zero byte"), ("yes", "reads like an answer")]
+    {
+        let folder = folder_with(&GOOD.replace("name = \"good\"", &format!("name = \"good\"\n[settings]\nspill = \"{dir}\"")));
+        let output = tidegate(folder.path(), &["validate", "p.toml"]);
+        assert_eq!(output.status.code(), Some(78), "{dir}: {}", said(&output));
+        assert!(said(&output).starts_with("p.toml:4: settings.spill: ") && said(&output).contains(part), "{dir}: {}", said(&output));
+    }
+    let folder = folder_with(&GOOD.replace("name = \"good\"", "name = \"good\"\n[settings]\nspill = \"a/b\""));
+    assert_eq!(tidegate(folder.path(), &["validate", "p.toml"]).status.code(), Some(0));
+    assert!(!folder.path().join("a").exists(), "a check makes nothing");
+}
+
 const EXPECTED: &str = r#"p.toml:21:41: stages.0.steps.0.expression: unknown column `prise`, did you mean `price`?
   prise > 1
   ^^^^^

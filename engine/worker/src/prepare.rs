@@ -40,6 +40,9 @@ pub async fn prepare(control: &dyn ControlPlane, pipeline: &str) -> Result<Prepa
     if let Some(problem) = settings.as_ref().and_then(|settings| absurd_state_dir(&host, settings)) {
         problems.push(problem);
     }
+    if let Some(problem) = settings.as_ref().and_then(|settings| absurd_spill(&host, settings)) {
+        problems.push(problem);
+    }
     let plugins = match &host.loaded_plugins {
         Some(plugins) => Some(plugins.clone()),
         None => keep(Plugins::read(&host, HostConfig::default()), &mut problems, &[]),
@@ -199,6 +202,19 @@ fn absurd_state_dir(host: &HostSettings, settings: &Settings) -> Option<Problem>
     let wrong = wrong_with(&directory, &host.base_dir, settings.state_dir.as_deref())?;
     let message = format!("epochs cannot be kept in `{shown}`: {wrong}; name a folder of their own, such as `.tidegate/NAME`");
     Some(Problem::new(path(&["settings", "stateDir"]), message))
+}
+
+/// Why the directory that `spill` names cannot be one: it would be found out when memory is short, perhaps after days.
+fn absurd_spill(host: &HostSettings, settings: &Settings) -> Option<Problem> {
+    let Spill::Directory(said) = &settings.spill else { return None };
+    let text = said.to_string_lossy();
+    let wrong = match text.as_ref() {
+        "yes" | "no" | "on" | "off" => Some("that reads like an answer".to_string()),
+        _ if text.contains('\0') => Some("its name holds a zero byte".to_string()),
+        _ => wrong_with(&host.base_dir.join(said), &host.base_dir, Some(said)),
+    };
+    let message = format!("state cannot be put aside in `{}`: {}; give true, false, or a folder with room", text.escape_debug(), wrong?);
+    Some(Problem::new(path(&["settings", "spill"]), message))
 }
 
 fn wrong_with(directory: &Path, base: &Path, said: Option<&Path>) -> Option<String> {

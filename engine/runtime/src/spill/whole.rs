@@ -41,6 +41,8 @@ pub(crate) struct Spilling {
     unmeasured: u64,
     /// Too much is in memory; the state is divided once the operator is at rest.
     is_due: bool,
+    /// Whether the state has keys to be divided by; known where there is a place for it.
+    is_keyed: bool,
 }
 
 enum Mode {
@@ -56,6 +58,7 @@ impl Spilling {
     /// # Errors
     /// Those of opening it.
     pub(crate) fn open(factory: Arc<dyn OperatorFactory>, ctx: OperatorCtx, place: Option<Place>, member: Member) -> Result<Self> {
+        let is_keyed = place.as_ref().is_none_or(|place| place.keys.iter().any(|keys| !keys.is_empty()));
         let place = place.filter(|place| factory.divides() && place.keys.iter().any(|keys| !keys.is_empty()));
         let mode = Mode::Whole(factory.open(ctx.clone())?);
         Ok(Spilling {
@@ -68,6 +71,7 @@ impl Spilling {
             told: Told::default(),
             unmeasured: 0,
             is_due: false,
+            is_keyed,
         })
     }
 
@@ -90,10 +94,14 @@ impl Spilling {
             return Ok(());
         }
         if member.is_beyond() {
-            let why = if self.factory.divides() { "and nothing may be put aside on disk" } else { "which cannot be put aside on disk" };
+            let (why, allow) = match (self.factory.divides(), self.is_keyed) {
+                (false, _) => ("which cannot be put aside on disk", ""),
+                (true, false) => ("without groups or keys by which it could be put aside on disk", ", or group by a column"),
+                (true, true) => ("and nothing may be put aside on disk", ", or allow `spill`"),
+            };
             return Err(Error::limit(format!(
                 "stage `{}`: `{}` holds {} of state {why}; all state together is more than `maxMemory` = {}. Raise `maxMemory`, \
-                 shorten windows, bounds or `ttl`, or allow `spill`",
+                 shorten windows, bounds or `ttl`{allow}",
                 self.ctx.run.operator,
                 self.factory.name(),
                 shown(member.own()),
