@@ -26,7 +26,6 @@ mod keys;
 mod last;
 mod lean;
 mod lookup;
-mod per_split;
 mod projection;
 mod rename;
 mod sample;

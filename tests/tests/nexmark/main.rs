@@ -10,7 +10,6 @@ mod answers;
 mod events;
 mod gate;
 mod host;
-mod per_split;
 mod rows;
 
 use answers::Answer;
