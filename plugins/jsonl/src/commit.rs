@@ -107,16 +107,30 @@ pub(crate) fn recover(dir: &Path, scope: &Scope, keep: &[Prepared]) -> Result<()
     Ok(())
 }
 
+/// How often a folder is listed again whose files another start removes meanwhile.
+const LISTINGS: usize = 100;
+
 /// Names and paths in a folder; none if there is no such folder.
 fn entries(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+    // A host may look at each entry of a listing, and then one that goes meanwhile fails the whole of it.
+    for _ in 1..LISTINGS {
+        match list(folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            listed => return listed.map_err(failed("list", folder)),
+        }
+    }
+    list(folder).map_err(failed("list", folder))
+}
+
+fn list(folder: &Path) -> std::io::Result<Vec<(String, PathBuf)>> {
     let listed = match fs::read_dir(folder) {
         Ok(listed) => listed,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(failed("list", folder)(error)),
+        Err(error) => return Err(error),
     };
     let mut entries = Vec::new();
     for entry in listed {
-        let entry = entry.map_err(failed("list", folder))?;
+        let entry = entry?;
         if let Some(name) = entry.file_name().to_str() {
             entries.push((name.to_owned(), entry.path()));
         }
