@@ -15,9 +15,12 @@ use tidegate_tests::root;
 /// Keys per pipeline; 1,000 of them are live at a time.
 const EVENTS: u64 = 2_000_000;
 
-/// How far above the greatest of the first tenth state may go. More than what is granted to memory in a long run, because containers
-/// double, and a tenth of a short run sees few of the moments between two batches; a byte that stayed behind of every key would be a multiple of it.
+/// How far above the greatest of the first tenth state may go, because containers double.
 const ALLOWED: f64 = 2.0;
+
+/// Or by how many bytes per key. One split may run ahead of the other by what edges hold, so that thousands of rows wait where hundreds did in
+/// the first tenth, but that does not grow with the keys; a byte that stayed behind of every key would be twice this.
+const PER_KEY: f64 = 0.5;
 
 /// One moment of a run: rows read, and bytes of state of the stage that is watched.
 type Moment = (u64, u64);
@@ -63,7 +66,8 @@ fn keys_that_come_once_leave_no_state_behind() {
         let most = |moments: &[Moment]| moments.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
         let (start, later) = (most(&start), most(&later));
         assert!(start > 0 && later > 0, "{name}: no state was seen, in {} moments", moments.len());
-        assert!(later as f64 <= start as f64 * ALLOWED, "{name}: {start} bytes of state at first, {later} later");
+        let allowed = (start as f64 * ALLOWED).max(start as f64 + EVENTS as f64 * PER_KEY);
+        assert!(later as f64 <= allowed, "{name}: {start} bytes of state at first, {later} later");
         watched += 1;
     }
     assert_eq!(watched, 5);
