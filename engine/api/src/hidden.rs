@@ -1,4 +1,5 @@
-//! Columns that the plan carries beside the user's: deterministic row keys and the change kind of upsert rows.
+//! Columns that the plan carries beside the user's: deterministic row keys, the change kind of upsert rows, and where rows come
+//! from.
 //!
 //! A hidden column's name starts with an underscore, is reserved, and stands behind the visible columns. Steps carry
 //! hidden columns untouched; a sink task strips them before the sink sees the rows.
@@ -11,6 +12,12 @@ use std::sync::Arc;
 pub const KEY: &str = "_key";
 /// The kind of an upsert row (`UInt8`): [`UPSERT`] or [`DELETE`].
 pub const OP: &str = "_op";
+/// The split that a row comes from (`Utf8View`): dataset and split, `orders/part-1`.
+pub const SPLIT: &str = "_split";
+/// What that split had promised before the row was handed over (`Int64`, microseconds): no more rows before this.
+pub const PROMISED: &str = "_promised";
+/// What it promises once the row is taken.
+pub const PROMISES: &str = "_promises";
 /// The value of [`OP`] for a row that replaces the one of equal keys.
 pub const UPSERT: u8 = 0;
 /// The value of [`OP`] for a row that removes the one of equal keys.
@@ -18,7 +25,7 @@ pub const DELETE: u8 = 1;
 
 /// Whether `name` is a hidden column's.
 pub fn is_hidden(name: &str) -> bool {
-    name == KEY || name == OP
+    matches!(name, KEY | OP | SPLIT | PROMISED | PROMISES)
 }
 
 /// The field of a hidden key column.
@@ -29,6 +36,15 @@ pub fn key_field() -> Field {
 /// The field of a hidden change-kind column.
 pub fn op_field() -> Field {
     Field::new(OP, DataType::UInt8, false)
+}
+
+/// The fields of the hidden columns that say where a row comes from.
+pub fn split_fields() -> [Field; 3] {
+    [
+        Field::new(SPLIT, DataType::Utf8View, false),
+        Field::new(PROMISED, DataType::Int64, false),
+        Field::new(PROMISES, DataType::Int64, false),
+    ]
 }
 
 /// The schema without hidden columns.

@@ -26,6 +26,7 @@ mod keys;
 mod last;
 mod lean;
 mod lookup;
+mod per_split;
 mod projection;
 mod rename;
 mod sample;

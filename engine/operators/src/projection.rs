@@ -85,9 +85,9 @@ pub(crate) fn names(schema: &SchemaRef) -> impl Iterator<Item = &str> {
     visible(schema).map(|index| schema.field(index).name().as_str())
 }
 
-/// The hidden columns that a step carries: `_op` always, `_key` when rows carry keys.
+/// The hidden columns that a step carries: `_key` when rows carry keys, every other always.
 pub(crate) fn carried(schema: &SchemaRef, cx: &BindCtx) -> Vec<usize> {
-    let carries = |name: &str| name == hidden::OP || (name == hidden::KEY && cx.keys);
+    let carries = |name: &str| hidden::is_hidden(name) && (name != hidden::KEY || cx.keys);
     schema.fields().iter().enumerate().filter(|(_, field)| carries(field.name())).map(|(index, _)| index).collect()
 }
 

@@ -142,6 +142,11 @@ pub trait StepDef: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Whether it keeps the rows of every split of a source apart, and reads [`tidegate_api::hidden::SPLIT`] of them.
+    fn keeps_splits_apart(&self) -> bool {
+        false
+    }
+
     /// Types the step. Pure; called again after column pruning with narrower inputs.
     ///
     /// # Errors

@@ -136,6 +136,8 @@ pub struct SourceNode {
     pub time: Option<TimeSpec>,
     /// Whether to append the hidden key column, made from split and ordinal. `request.ordinals` must be set.
     pub emit_keys: bool,
+    /// Whether to append the hidden columns that say which split a row comes from, and what that split promises.
+    pub emit_splits: bool,
     /// What to do with rows it could not decode.
     pub on_bad: OnBadData,
 }
@@ -143,16 +145,29 @@ pub struct SourceNode {
 impl SourceNode {
     /// A source of this plan, without event time or keys, that fails on bad rows.
     pub fn new(dataset: impl Into<String>, source: Arc<dyn InlineSource>, request: SourceRequest, plan: SourcePlan) -> Self {
-        SourceNode { dataset: dataset.into(), source, plan, request, time: None, emit_keys: false, on_bad: OnBadData::Fail }
+        SourceNode {
+            dataset: dataset.into(),
+            source,
+            plan,
+            request,
+            time: None,
+            emit_keys: false,
+            emit_splits: false,
+            on_bad: OnBadData::Fail,
+        }
     }
 
-    /// The schema of its rows, with the hidden key if it emits one.
+    /// The schema of its rows, with the hidden columns that it emits.
     pub fn output_schema(&self) -> SchemaRef {
-        if !self.emit_keys {
+        if !self.emit_keys && !self.emit_splits {
             return Arc::clone(&self.plan.schema);
         }
-        let fields = self.plan.schema.fields().iter().cloned().chain([Arc::new(hidden::key_field())]);
-        Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), self.plan.schema.metadata().clone()))
+        let mut fields: Vec<_> = self.plan.schema.fields().iter().cloned().collect();
+        fields.extend(self.emit_keys.then(|| Arc::new(hidden::key_field())));
+        if self.emit_splits {
+            fields.extend(hidden::split_fields().map(Arc::new));
+        }
+        Arc::new(Schema::new_with_metadata(fields, self.plan.schema.metadata().clone()))
     }
 }
 

@@ -10,6 +10,7 @@ mod answers;
 mod events;
 mod gate;
 mod host;
+mod per_split;
 mod rows;
 
 use answers::Answer;

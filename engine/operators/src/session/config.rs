@@ -8,7 +8,7 @@ use crate::binding::{key_columns, length, show};
 use crate::expression::at;
 use crate::step::{BindCtx, Bound, BoundNode, KeyInfo, StepDef, StepInfo, StreamType};
 use crate::when::{ALLOWED_LATENESS, EMIT, FIRING_DELAY, IDLE_TIMEOUT, INGEST_TIME, TIME_COLUMN, Time, When, read_time};
-use crate::window::{END, START, key_by};
+use crate::window::{END, KEY_BY, KeyBy, START, key_by};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -39,11 +39,7 @@ pub(crate) const INFO: StepInfo = StepInfo {
         KeyInfo { name: "lateOutput", takes: "dataset?", text: "where rows go that could only be part of a session that is done with" },
         EMIT,
         IDLE_TIMEOUT,
-        KeyInfo {
-            name: "keyBy",
-            takes: "column or list of columns?",
-            text: "those of `groupBy` that decide which task takes a row; without it all of them",
-        },
+        KEY_BY,
     ],
     output: "`windowStart` (the first row's time), `windowEnd` (the last row's time plus the gap), the group columns, the aliases; append, or upsert on window and groups with `emit` or `allowedLatenessMs`",
     example: "{ op = \"sessionAggregate\", timeColumn = \"dateTime\", gapMs = 10000, groupBy = [\"bidder\"], aggs = [{ op = \"count\", alias = \"bids\" }] }",
@@ -57,7 +53,7 @@ struct SessionDef {
     limits: Limits,
     when: When,
     group_by: Vec<String>,
-    key_by: Vec<String>,
+    key_by: KeyBy,
     aggregates: Vec<AggregateDef>,
     late_output: Option<String>,
 }
@@ -73,7 +69,7 @@ fn parse(map: &Map<String, Value>) -> Result<Box<dyn StepDef>, Vec<Problem>> {
     let longest = length(&mut options, "max");
     let when = When::read(&mut options);
     let group_by = options.strings("groupBy").unwrap_or_default();
-    let key_by = key_by(&mut options, &group_by);
+    let key_by = key_by(&mut options, &group_by, &when);
     let aggregates = aggregates::read(&mut options);
     let late_output = options.string("lateOutput");
     let problems = options.finish();
@@ -97,6 +93,10 @@ impl StepDef for SessionDef {
 
     fn late_output(&self) -> Option<&str> {
         self.late_output.as_deref()
+    }
+
+    fn keeps_splits_apart(&self) -> bool {
+        self.key_by.keeps_splits_apart()
     }
 
     fn bind(&self, inputs: &[StreamType], cx: &BindCtx) -> Result<Bound, Vec<Problem>> {
@@ -132,6 +132,7 @@ impl StepDef for SessionDef {
         let schema: SchemaRef = Arc::new(Schema::new(fields));
         let mut always: BTreeSet<String> = self.group_by.iter().chain(&self.time_column).cloned().collect();
         always.extend(aggregates::reads(&aggregates));
+        always.extend(self.key_by.keeps_splits_apart().then(|| hidden::SPLIT.to_string()));
         if self.late_output.is_some() {
             always.extend(input.schema.fields().iter().map(|field| field.name().clone()));
         }
@@ -142,7 +143,7 @@ impl StepDef for SessionDef {
             when: self.when,
             group_types: groups.iter().map(|index| input.schema.field(*index).data_type().clone()).collect(),
             groups,
-            dealt_by: self.key_by.iter().filter_map(|name| self.group_by.iter().position(|group| group == name)).collect(),
+            dealt_by: self.key_by.among(&self.group_by),
             aggregates,
             schema: Arc::clone(&schema),
             keyed: cx.keys,
@@ -150,7 +151,7 @@ impl StepDef for SessionDef {
         });
         Ok(Bound {
             output: StreamType { schema, mode },
-            node: BoundNode::Operator { factory: Arc::new(factory), keys: vec![self.key_by.clone()] },
+            node: BoundNode::Operator { factory: self.key_by.factory(Arc::new(factory)), keys: vec![self.key_by.dealt()] },
             required: Box::new(move |_| vec![always.clone()]),
             equals: Vec::new(),
             details: self.details(),
@@ -176,8 +177,10 @@ impl SessionDef {
             // What was told must be known to be taken back, and a session that was given up can no longer be put right.
             signature = signature.with("updates", true).with("allowedLatenessMs", self.when.lateness);
         }
-        if self.key_by != self.group_by {
-            signature = signature.with("keyBy", self.key_by.clone());
+        if let KeyBy::Columns(columns) = &self.key_by
+            && *columns != self.group_by
+        {
+            signature = signature.with("keyBy", columns.clone());
         }
         signature
     }
@@ -187,6 +190,10 @@ impl SessionDef {
         let by = if self.group_by.is_empty() { String::new() } else { format!(" by {}", self.group_by.join(", ")) };
         let aggregates = aggregates::describe(&self.aggregates);
         let over = self.time_column.as_deref().unwrap_or("the clock");
-        format!("sessions with gaps of {}{longest} over {over}{by}: {aggregates}{}", show(self.limits.gap), self.when.describe())
+        format!(
+            "sessions with gaps of {}{longest} over {over}{by}: {aggregates}{}",
+            show(self.limits.gap),
+            self.when.describe() + self.key_by.describe()
+        )
     }
 }

@@ -2,7 +2,7 @@
 
 use super::operator::{Plan, WindowFactory};
 use super::state;
-use super::written::{Shape, parse};
+use super::written::{KEY_BY, KeyBy, Shape, parse};
 use crate::aggregates::{self, AGGS, AggregateDef, BoundAggregate, Scope};
 use crate::binding::key_columns;
 use crate::expression::at;
@@ -49,11 +49,7 @@ pub(crate) const INFO: StepInfo = StepInfo {
         KeyInfo { name: "lateOutput", takes: "dataset?", text: "where rows go that are late for every window" },
         EMIT,
         IDLE_TIMEOUT,
-        KeyInfo {
-            name: "keyBy",
-            takes: "column or list of columns?",
-            text: "those of `groupBy` that decide which task takes a row; without it all of them",
-        },
+        KEY_BY,
     ],
     output: "`windowStart`, `windowEnd` (timestamp ms), the group columns, the aliases; append, or upsert on window and groups with `emit` or `allowedLatenessMs`",
     example: "{ op = \"windowedAggregate\", timeColumn = \"dateTime\", windowMs = 10000, groupBy = [\"auction\"], aggs = [{ op = \"count\", alias = \"bids\" }] }",
@@ -72,7 +68,7 @@ pub(super) struct WindowDef {
     pub(super) shape: Shape,
     pub(super) when: When,
     pub(super) group_by: Vec<String>,
-    pub(super) key_by: Vec<String>,
+    pub(super) key_by: KeyBy,
     pub(super) aggregates: Vec<AggregateDef>,
     pub(super) late_output: Option<String>,
 }
@@ -88,6 +84,10 @@ impl StepDef for WindowDef {
 
     fn late_output(&self) -> Option<&str> {
         self.late_output.as_deref()
+    }
+
+    fn keeps_splits_apart(&self) -> bool {
+        self.key_by.keeps_splits_apart()
     }
 
     fn bind(&self, inputs: &[StreamType], cx: &BindCtx) -> Result<Bound, Vec<Problem>> {
@@ -123,7 +123,7 @@ impl StepDef for WindowDef {
             when: self.when,
             group_types: groups.iter().map(|index| input.schema.field(*index).data_type().clone()).collect(),
             groups,
-            dealt_by: self.key_by.iter().filter_map(|name| self.group_by.iter().position(|group| group == name)).collect(),
+            dealt_by: self.key_by.among(&self.group_by),
             aggregates,
             schema: Arc::new(Schema::empty()),
             keyed: cx.keys,
@@ -139,7 +139,7 @@ impl StepDef for WindowDef {
         plan.schema = Arc::clone(&schema);
         Ok(Bound {
             output: StreamType { schema, mode },
-            node: BoundNode::Operator { factory: Arc::new(WindowFactory::new(plan)), keys: vec![self.key_by.clone()] },
+            node: BoundNode::Operator { factory: self.key_by.factory(Arc::new(WindowFactory::new(plan))), keys: vec![self.key_by.dealt()] },
             required: Box::new(move |_| vec![always.clone()]),
             equals: Vec::new(),
             details: self.details(),
@@ -151,10 +151,12 @@ impl WindowDef {
     /// The input columns that any output needs; all of them when late rows are wanted whole.
     fn reads(&self, schema: &SchemaRef, aggregates: &[BoundAggregate]) -> BTreeSet<String> {
         if self.late_output.is_some() {
-            return schema.fields().iter().map(|field| field.name().clone()).collect();
+            let origin = self.key_by.keeps_splits_apart().then(|| hidden::SPLIT.to_string());
+            return schema.fields().iter().map(|field| field.name().clone()).chain(origin).collect();
         }
         let mut reads: BTreeSet<String> = self.group_by.iter().chain(&self.time_column).cloned().collect();
         reads.extend(aggregates::reads(aggregates));
+        reads.extend(self.key_by.keeps_splits_apart().then(|| hidden::SPLIT.to_string()));
         reads
     }
 
@@ -183,8 +185,10 @@ impl WindowDef {
             // A window that was given up can no longer be put right.
             signature = signature.with("allowedLatenessMs", self.when.lateness);
         }
-        if self.key_by != self.group_by {
-            signature = signature.with("keyBy", self.key_by.clone());
+        if let KeyBy::Columns(columns) = &self.key_by
+            && *columns != self.group_by
+        {
+            signature = signature.with("keyBy", columns.clone());
         }
         signature
     }
@@ -192,6 +196,11 @@ impl WindowDef {
     fn details(&self) -> String {
         let by = if self.group_by.is_empty() { String::new() } else { format!(" by {}", self.group_by.join(", ")) };
         let over = self.time_column.as_deref().unwrap_or("the clock");
-        format!("{} over {over}{by}: {}{}", self.shape.describe(), aggregates::describe(&self.aggregates), self.when.describe())
+        format!(
+            "{} over {over}{by}: {}{}",
+            self.shape.describe(),
+            aggregates::describe(&self.aggregates),
+            self.when.describe() + self.key_by.describe()
+        )
     }
 }

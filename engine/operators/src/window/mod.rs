@@ -30,7 +30,7 @@ mod written;
 
 pub(crate) use arithmetic::{LONGEST_MS, Unit, within_reach};
 pub(crate) use config::{END, INFO, START};
-pub(crate) use written::key_by;
+pub(crate) use written::{KEY_BY, KeyBy, key_by};
 
 #[cfg(test)]
 pub(crate) mod tests;

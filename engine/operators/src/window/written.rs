@@ -5,11 +5,14 @@ use super::calendar::{Calendar, DAY_MS, Grid};
 use super::config::WindowDef;
 use crate::aggregates;
 use crate::binding::{length, show};
-use crate::step::StepDef;
+use crate::per_split::PerSplitFactory;
+use crate::step::{KeyInfo, StepDef};
 use crate::when::{When, read_time};
 use chrono_tz::Tz;
 use serde_json::{Map, Value};
+use std::sync::Arc;
 use tidegate_api::config::{Options, Problem};
+use tidegate_api::{OperatorFactory, hidden};
 
 /// How many windows may hold one row: enough for a month by the minute. One watermark fires at least as many, and a barrier waits
 /// for them.
@@ -63,7 +66,7 @@ pub(super) fn parse(map: &Map<String, Value>) -> Result<Box<dyn StepDef>, Vec<Pr
     let shape = shape(&mut options);
     let when = When::read(&mut options);
     let group_by = options.strings("groupBy").unwrap_or_default();
-    let key_by = key_by(&mut options, &group_by);
+    let key_by = key_by(&mut options, &group_by, &when);
     let aggregates = aggregates::read(&mut options);
     let late_output = options.string("lateOutput");
     let problems = options.finish();
@@ -141,9 +144,79 @@ fn zone(options: &mut Options<'_>) -> Option<Tz> {
     zone
 }
 
-/// The columns that decide which task takes a row: `keyBy`, or all of `groupBy`.
-pub(crate) fn key_by(options: &mut Options<'_>, group_by: &[String]) -> Vec<String> {
-    let Some(columns) = options.strings("keyBy") else { return group_by.to_vec() };
+/// Which rows share state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum KeyBy {
+    /// Those of equal values; these columns decide which task takes a row.
+    Columns(Vec<String>),
+    /// Those of one split.
+    Split,
+}
+
+impl KeyBy {
+    /// The columns that decide which task takes a row.
+    pub(crate) fn dealt(&self) -> Vec<String> {
+        match self {
+            KeyBy::Columns(columns) => columns.clone(),
+            KeyBy::Split => vec![hidden::SPLIT.to_string()],
+        }
+    }
+
+    /// The places among the groups of the columns that decide a row's vnode.
+    pub(crate) fn among(&self, groups: &[String]) -> Vec<usize> {
+        match self {
+            KeyBy::Columns(columns) => columns.iter().filter_map(|name| groups.iter().position(|group| group == name)).collect(),
+            // State belongs to the split whole.
+            KeyBy::Split => (0..groups.len()).collect(),
+        }
+    }
+
+    /// Whether rows of different splits share nothing.
+    pub(crate) fn keeps_splits_apart(&self) -> bool {
+        *self == KeyBy::Split
+    }
+
+    /// The operator that keeps rows apart as this says.
+    pub(crate) fn factory(&self, inner: Arc<dyn OperatorFactory>) -> Arc<dyn OperatorFactory> {
+        match self {
+            KeyBy::Columns(_) => inner,
+            KeyBy::Split => Arc::new(PerSplitFactory::new(inner)),
+        }
+    }
+
+    /// Behind the other details of a step.
+    pub(crate) fn describe(&self) -> &'static str {
+        match self {
+            KeyBy::Columns(_) => "",
+            KeyBy::Split => "; every split apart, on its own time",
+        }
+    }
+}
+
+/// What `keyBy` means; `updates` says whether rows of the output may replace earlier ones.
+pub(crate) const KEY_BY: KeyInfo = KeyInfo {
+    name: "keyBy",
+    takes: "column or list of columns, or false?",
+    text: "those of `groupBy` that decide which task takes a row; without it all of them. `false`: the rows of every split of the source are kept apart, on its own time, and none is moved to its group's task; a group comes out once per split",
+};
+
+/// Reads `keyBy`: columns of `groupBy`, without it all of them, or splits.
+pub(crate) fn key_by(options: &mut Options<'_>, group_by: &[String], when: &When) -> KeyBy {
+    match options.value("keyBy").and_then(serde_json::Value::as_bool) {
+        Some(false) => {
+            if when.updates() {
+                options.problem(
+                    "keyBy",
+                    "rows of two splits with the same window and groups would replace each other; leave `emit` and `allowedLatenessMs` out, \
+                     or `keyBy = false`, and group by a column that tells splits apart",
+                );
+            }
+            return KeyBy::Split;
+        }
+        Some(true) => return KeyBy::Columns(group_by.to_vec()),
+        None => {}
+    }
+    let Some(columns) = options.strings("keyBy") else { return KeyBy::Columns(group_by.to_vec()) };
     for column in columns.iter().filter(|column| !group_by.contains(column)) {
         options.problem(
             "keyBy",
@@ -155,7 +228,7 @@ pub(crate) fn key_by(options: &mut Options<'_>, group_by: &[String]) -> Vec<Stri
     if columns.is_empty() {
         options.problem("keyBy", "name at least one column of `groupBy`, or leave `keyBy` out");
     }
-    columns
+    KeyBy::Columns(columns)
 }
 
 fn offset(options: &mut Options<'_>) -> i64 {

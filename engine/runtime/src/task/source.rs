@@ -2,7 +2,7 @@
 
 mod prepare;
 
-use self::prepare::{survey, with_keys};
+use self::prepare::{survey, with_keys, with_origin};
 use super::retry::Retries;
 use super::{Command, Report, Seat, Task, Turn};
 use crate::bad::{BadRows, Finder, Origin};
@@ -14,7 +14,7 @@ use crate::watermark::SourceTime;
 use arrow::compute::{filter_record_batch, not};
 use arrow::datatypes::SchemaRef;
 use crossbeam_channel::Receiver;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_api::{
@@ -285,9 +285,10 @@ impl SourceTask {
     }
 
     fn take(&mut self, polled: Polled) -> Result<()> {
-        for chunk in polled.chunks {
+        let ends = self.ends(&polled.chunks);
+        for (chunk, is_last) in polled.chunks.into_iter().zip(ends) {
             let split = chunk.split.clone();
-            self.take_chunk(chunk).map_err(|error| match error.kind() {
+            self.take_chunk(chunk, is_last).map_err(|error| match error.kind() {
                 // Bad rows name their own place.
                 ErrorKind::Data => error,
                 ErrorKind::Config | ErrorKind::External { .. } | ErrorKind::Fenced | ErrorKind::Limit | ErrorKind::Internal => {
@@ -311,7 +312,20 @@ impl SourceTask {
         Ok(())
     }
 
-    fn take_chunk(&mut self, chunk: Chunk) -> Result<()> {
+    /// Which chunks of a poll are the last of their split, if anybody wants to know.
+    fn ends(&self, chunks: &[Chunk]) -> Vec<bool> {
+        let mut ends = vec![true; chunks.len()];
+        if self.parts.node.emit_splits {
+            let mut seen = BTreeSet::new();
+            for (at, chunk) in chunks.iter().enumerate().rev() {
+                ends[at] = seen.insert(&chunk.split);
+            }
+        }
+        ends
+    }
+
+    /// Takes rows; `is_last` says whether no more of their split come with this poll.
+    fn take_chunk(&mut self, chunk: Chunk, is_last: bool) -> Result<()> {
         let known = self.splits.iter().position(|split| split.id == chunk.split && split.status == SplitStatus::Reading);
         let Some(at) = known else {
             return Err(Error::internal(format!(
@@ -327,6 +341,11 @@ impl SourceTask {
 
         let rows = with_keys(&self.parts.node, &self.parts.schema, chunk.rows, &chunk.ordinals, &chunk.split)?;
         let surveyed = survey(self.parts.node.time.as_ref(), &rows, self.parts.seat.clock.wall())?;
+        let before = self.time.promised(&chunk.split);
+        self.time.on_rows(&chunk.split, surveyed.latest.max(chunk.filtered_max_time), chunk.watermark);
+        // Chunks of one poll may overlap in time: until the last of them nothing is promised.
+        let promises = [before, if is_last { self.time.promises(&chunk.split) } else { before }];
+        let rows = with_origin(&self.parts.node, &self.parts.schema, rows, &chunk.split, promises)?;
         let mut way = Way { outputs: &mut self.parts.outputs, bad: &self.parts.bad, origin, now: self.parts.now };
         let rows = match surveyed.to_late {
             None => rows,
@@ -340,7 +359,6 @@ impl SourceTask {
         };
         counters.rows_out.add(rows.num_rows() as u64);
         self.chains.main.run(rows, &mut way)?;
-        self.time.on_rows(&chunk.split, surveyed.latest.max(chunk.filtered_max_time), chunk.watermark);
         self.splits[at].position = Some(chunk.position);
         Ok(())
     }

@@ -8,6 +8,8 @@ struct SplitTime {
     seen: Option<EventTime>,
     /// The source's own promise.
     promised: Option<EventTime>,
+    /// What it had promised by itself when the watermark was last asked for.
+    told: EventTime,
     state: SplitState,
     /// How long it has been caught up without rows; waits that were the engine's fault are not in it.
     quiet: Duration,
@@ -47,7 +49,7 @@ impl SourceTime {
 
     /// Adds a split that has handed over rows up to `seen` in earlier starts.
     pub fn add(&mut self, id: SplitId, seen: Option<EventTime>) {
-        self.splits.push(SplitTime { id, seen, promised: None, state: SplitState::Pending, quiet: Duration::ZERO });
+        self.splits.push(SplitTime { id, seen, promised: None, told: EventTime::MIN, state: SplitState::Pending, quiet: Duration::ZERO });
     }
 
     /// No split will be added any more.
@@ -99,8 +101,34 @@ impl SourceTime {
         waiting.map(|split| timeout - split.quiet).min()
     }
 
+    /// What a split had promised by itself when the watermark was last asked for: no more of its rows before this. The rows of one
+    /// poll may overlap in time, so they are judged by what had been promised before the poll.
+    pub fn promised(&self, id: &SplitId) -> EventTime {
+        self.splits.iter().find(|split| split.id == *id).map_or(EventTime::MIN, |split| split.told)
+    }
+
+    /// What a split will have promised by itself once the rows handed over so far are all of a poll.
+    pub fn promises(&self, id: &SplitId) -> EventTime {
+        self.splits.iter().find(|split| split.id == *id).map_or(EventTime::MIN, |split| split.told.max(self.whole(split)))
+    }
+
+    fn whole(&self, split: &SplitTime) -> EventTime {
+        // Rows at the end of time exist; only the end of the input promises it.
+        self.own(split).map_or(EventTime::MIN, |own| own.min(EventTime(EventTime::MAX.0 - 1)))
+    }
+
+    fn own(&self, split: &SplitTime) -> Option<EventTime> {
+        match &self.spec {
+            Some(spec) => split.seen.map(|seen| seen.minus(spec.out_of_orderness)),
+            None => split.promised,
+        }
+    }
+
     /// What the task may promise now. Never moves back.
     pub fn watermark(&mut self) -> Watermark {
+        for at in 0..self.splits.len() {
+            self.splits[at].told = self.splits[at].told.max(self.whole(&self.splits[at]));
+        }
         let in_order = self.spec.as_ref().is_some_and(|spec| spec.splits_in_order);
         let mut lowest: Option<EventTime> = None;
         let mut live = false;
@@ -109,11 +137,7 @@ impl SourceTime {
                 continue;
             }
             live = true;
-            let own = match &self.spec {
-                Some(spec) => split.seen.map(|seen| seen.minus(spec.out_of_orderness)),
-                None => split.promised,
-            };
-            match own {
+            match self.own(split) {
                 Some(own) => lowest = Some(lowest.map_or(own, |lowest| lowest.min(own))),
                 None if in_order => {}
                 None => lowest = Some(EventTime::MIN),
@@ -228,6 +252,18 @@ mod tests {
         assert_eq!(time.watermark(), at(5));
         time.on_rows(&id(0), None, Some(EventTime(3)));
         assert_eq!(time.watermark(), at(5));
+    }
+
+    #[test]
+    fn a_split_promises_by_itself_what_its_rows_say() {
+        let mut time = time(3, None, false, 2);
+        time.on_rows(&id(0), Some(EventTime(10)), None);
+        time.on_rows(&id(0), Some(EventTime(8)), None);
+        assert_eq!((time.promised(&id(0)), time.promises(&id(0))), (EventTime::MIN, EventTime(7)), "a poll is judged whole");
+        time.watermark();
+        assert_eq!((time.promised(&id(0)), time.promised(&id(1))), (EventTime(7), EventTime::MIN));
+        time.on_rows(&id(1), Some(EventTime::MAX), None);
+        assert_eq!(time.promises(&id(1)), EventTime(i64::MAX - 1));
     }
 
     #[test]

@@ -16,18 +16,21 @@ pub(super) struct Need {
     pub(super) columns: BTreeSet<String>,
     /// Whether rows need their deterministic key.
     pub(super) keys: bool,
+    /// Whether rows must say which split they come from.
+    pub(super) splits: bool,
 }
 
 impl Need {
     /// Every column of a schema.
     pub(super) fn all(schema: &Schema, keys: bool) -> Self {
         let columns = schema.fields().iter().map(|field| field.name().clone()).filter(|name| name != hidden::KEY).collect();
-        Need { columns, keys }
+        Need { columns, keys, splits: false }
     }
 
     fn join(&mut self, other: &Need) {
         self.columns.extend(other.columns.iter().cloned());
         self.keys |= other.keys;
+        self.splits |= other.splits;
     }
 
     /// What `made` has of it, in the order of `full`; hidden columns stay behind.
@@ -35,7 +38,11 @@ impl Need {
         let visible =
             full.fields().iter().map(|field| field.name()).filter(|name| !hidden::is_hidden(name) && self.columns.contains(*name));
         let visible = visible.filter_map(|name| made.fields().find(name).map(|(_, field)| Arc::clone(field)));
-        let carried = |name: &str| if name == hidden::KEY { self.keys } else { hidden::is_hidden(name) };
+        let carried = |name: &str| match name {
+            hidden::KEY => self.keys,
+            hidden::SPLIT | hidden::PROMISED | hidden::PROMISES => self.splits,
+            name => hidden::is_hidden(name),
+        };
         let carried = made.fields().iter().filter(|field| carried(field.name())).cloned();
         Arc::new(Schema::new_with_metadata(visible.chain(carried).collect::<Vec<_>>(), full.metadata().clone()))
     }
@@ -102,11 +109,12 @@ fn before_step(bound: &Bound, made: &Need, inputs: &[StreamType], late: Option<b
         asked.insert(hidden::KEY.to_string());
     }
     let answers = (bound.required)(&asked);
-    let carries_keys = matches!(bound.node, BoundNode::Step(_)) && made.keys;
+    let carries = matches!(bound.node, BoundNode::Step(_));
     let needs = inputs.iter().zip(answers).map(|(input, mut columns)| {
-        let keys = columns.remove(hidden::KEY) || carries_keys;
+        let keys = columns.remove(hidden::KEY) || (carries && made.keys);
+        let splits = columns.remove(hidden::SPLIT) || (carries && made.splits);
         columns.retain(|name| input.schema.field_with_name(name).is_ok());
-        let mut need = Need { columns, keys };
+        let mut need = Need { columns, keys, splits };
         if let Some(late_keys) = late {
             need.join(&Need::all(&input.schema, late_keys));
         }

@@ -111,6 +111,7 @@ impl Builder<'_, '_> {
         let mut node = SourceNode::new(name, source, asked.request.clone(), asked.plan.clone());
         node.time = self.settled.times.get(name).cloned();
         node.emit_keys = asked.request.ordinals;
+        node.emit_splits = asked.splits;
         node.on_bad = self.settled.policies.of_source(name).on_bad;
         Some(node)
     }

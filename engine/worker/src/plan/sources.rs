@@ -19,6 +19,8 @@ pub(super) struct Asked {
     pub(super) request: SourceRequest,
     /// The answer.
     pub(super) plan: SourcePlan,
+    /// Whether its rows must say which split they come from.
+    pub(super) splits: bool,
 }
 
 impl Asked {
@@ -174,7 +176,7 @@ impl Pass<'_, '_> {
         let source = self.input.datasets.get(name).and_then(|dataset| dataset.source.as_ref());
         let source = source.ok_or_else(|| tidegate_api::Error::internal(format!("dataset `{name}` was typed without a source")))?;
         let plan = source.plan(&request)?;
-        Ok(Asked { request, plan })
+        Ok(Asked { request, plan, splits: need.splits })
     }
 
     /// The filters that `asked` makes idle, bound so that they test and read nothing.

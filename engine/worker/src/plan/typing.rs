@@ -95,6 +95,7 @@ impl Typing {
             // The first producer of a dataset is the one its readers are judged by.
             let first = structure.producer.get(stage.def.output.as_str()) == Some(&index);
             typing.check_table(index, stage, problems);
+            typing.check_origin(index, stage, structure, problems);
             let mut pass = Pass { index, stage, functions: &input.functions, problems, heavy: None };
             let outcome = match typing.inputs(index, stage, pass.problems) {
                 Some(inputs) => pass.type_stage(inputs),
@@ -131,6 +132,29 @@ impl Typing {
             );
             problems.step(index, 0, "op", message);
         }
+    }
+
+    /// Refuses state per origin split behind another stateful step: what that makes comes from no split.
+    fn check_origin(&self, index: usize, stage: &Stage<'_>, structure: &Structure<'_>, problems: &mut Problems) {
+        let Some(at) = stage.steps.iter().position(|step| step.keeps_splits_apart()) else { return };
+        for input in &stage.def.inputs {
+            let Some(other) = self.made_of_many(input, structure) else { continue };
+            let message = format!(
+                "the rows of `{input}` are made by stage `{other}` out of many, and come from no split; leave `keyBy = false` out here, or \
+                 let this step read the source itself"
+            );
+            problems.step(index, at, "keyBy", message);
+        }
+    }
+
+    /// The stage with an operator through which a dataset's rows went last, if any.
+    fn made_of_many<'s>(&self, dataset: &str, structure: &'s Structure<'_>) -> Option<&'s str> {
+        let stage = *structure.producer.get(dataset)?;
+        let (made_by, typed) = (&structure.stages[stage], self.stages[stage].as_ref()?);
+        if typed.heavy.is_some() {
+            return Some(&made_by.def.id);
+        }
+        made_by.def.inputs.iter().find_map(|input| self.made_of_many(input, structure))
     }
 
     /// The sources that feed a stage.

@@ -25,7 +25,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    fn append(columns: &'static [&'static str], rows: Vec<Row>) -> Answer {
+    pub(crate) fn append(columns: &'static [&'static str], rows: Vec<Row>) -> Answer {
         Answer { columns, keys: None, rows }
     }
 

@@ -1,9 +1,10 @@
-//! What a source task does to rows before they enter the chain: append keys, and look at their times.
+//! What a source task does to rows before they enter the chain: append keys and origins, and look at their times.
 
 use crate::graph::SourceNode;
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::compute::max;
 use arrow::datatypes::{Int64Type, SchemaRef};
+use std::sync::Arc;
 use tidegate_api::time::raw_times;
 use tidegate_api::{Error, EventTime, FutureRows, Ordinals, Result, SplitId, TimeSpec, key};
 
@@ -43,6 +44,29 @@ pub(super) fn with_keys(
     };
     let mut columns = rows.columns().to_vec();
     columns.push(keys as ArrayRef);
+    let keyed = Arc::new(schema.project(&(0..columns.len()).collect::<Vec<_>>())?);
+    Ok(RecordBatch::try_new(keyed, columns)?)
+}
+
+/// Appends the hidden columns that say where rows come from, and what their split promises before and after them, if the node emits
+/// them.
+pub(super) fn with_origin(
+    node: &SourceNode,
+    schema: &SchemaRef,
+    rows: RecordBatch,
+    split: &SplitId,
+    [before, after]: [EventTime; 2],
+) -> Result<RecordBatch> {
+    if !node.emit_splits || rows.num_rows() == 0 {
+        return Ok(rows);
+    }
+    let mut columns = rows.columns().to_vec();
+    let origin = format!("{}/{split}", node.dataset);
+    let origins = StringViewArray::from_iter_values(std::iter::repeat_n(origin.as_str(), rows.num_rows()));
+    columns.push(Arc::new(origins));
+    for promise in [before, after] {
+        columns.push(Arc::new(Int64Array::from(vec![promise.0; rows.num_rows()])));
+    }
     Ok(RecordBatch::try_new(SchemaRef::clone(schema), columns)?)
 }
 
@@ -77,8 +101,7 @@ pub(super) fn survey(time: Option<&TimeSpec>, rows: &RecordBatch, wall: EventTim
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{BinaryArray, Int64Array, UInt64Array};
-    use std::sync::Arc;
+    use arrow::array::{BinaryArray, UInt64Array};
     use std::time::Duration;
     use tidegate_api::InlineSource;
     use tidegate_api::SourceRequest;

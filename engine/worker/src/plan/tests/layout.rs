@@ -112,3 +112,53 @@ fn rows_with_keys_are_dealt_out_by_them_when_the_sink_says_so() {
     assert_eq!(names(&edge.schema)[1], hidden::KEY);
     assert_eq!(edge.routing, Routing::Hash(vec![1]));
 }
+
+fn apart() -> Value {
+    let mut step = count_per("auction", "dateTime");
+    step["keyBy"] = json!(false);
+    step
+}
+
+#[test]
+fn state_per_split_is_dealt_out_by_split_and_only_then_do_rows_say_where_they_come_from() {
+    let (pipeline, _) = Pipeline::of_bids();
+    let filter = json!({ "op": "filter", "expression": "price > 100" });
+    let planned = pipeline
+        .sink("other")
+        .stage("before", &["events"], "mid", json!([filter]))
+        .stage("apart", &["mid"], "out", json!([apart()]))
+        .stage("together", &["mid"], "other", json!([count_per("bidder", "dateTime")]))
+        .planned();
+    let by_split = edge(&planned, "source/events", "stage/apart");
+    assert_eq!(names(&by_split.schema), ["auction", "dateTime", "_split", "_promised", "_promises"]);
+    assert_eq!(by_split.routing, Routing::Hash(vec![2]));
+    assert_eq!(names(&edge(&planned, "source/events", "stage/together").schema), ["bidder", "dateTime"]);
+    let made = edge(&planned, "stage/apart", "sink/out");
+    assert!(!names(&made.schema).iter().any(|name| hidden::is_hidden(name)));
+    let text = planned.render_text();
+    assert!(text.contains("hash(_split)") && text.contains("every split apart, on its own time"), "{text}");
+
+    let (pipeline, _) = Pipeline::of_bids();
+    let planned = pipeline.stage("together", &["events"], "out", json!([count_per("auction", "dateTime")])).planned();
+    let NodeKind::Source(source) = &node(&planned, "source/events").kind else { panic!("`events` is a source") };
+    assert!(!source.emit_splits);
+}
+
+#[test]
+fn state_per_split_behind_another_stateful_step_is_refused() {
+    let (pipeline, _) = Pipeline::of_bids();
+    let mut step = apart();
+    step["timeColumn"] = json!("windowStart");
+    let mistakes = pipeline
+        .stage("first", &["events"], "counts", json!([count_per("auction", "dateTime")]))
+        .stage("on", &["counts"], "mid", json!([]))
+        .stage("second", &["mid"], "out", json!([step]))
+        .mistakes();
+    assert_eq!(
+        mistakes,
+        [
+            "stages.2.steps.0.keyBy: the rows of `mid` are made by stage `first` out of many, and come from no split; leave `keyBy = false` out \
+          here, or let this step read the source itself"
+        ]
+    );
+}
