@@ -1,4 +1,4 @@
-//! Where a test keeps epochs: a directory, or a prefix of its own on the S3 server that `TIDEGATE_TEST_S3` names.
+//! Where a test keeps epochs: a directory, or a prefix of its own on an S3 server: the one that `TIDEGATE_TEST_S3` names, or a mortal one.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,8 +9,13 @@ use tidegate::epochs::{BucketStore, DirectoryStore, EpochStore};
 pub enum Place {
     /// A directory.
     Directory(tempfile::TempDir),
-    /// The address of a prefix.
-    S3(String),
+    /// A prefix.
+    S3 {
+        /// Its address.
+        url: String,
+        /// The server's.
+        endpoint: String,
+    },
 }
 
 /// The keys of the test server.
@@ -28,12 +33,21 @@ impl Place {
     /// A prefix of its own. The server outlives the test, so the name differs from run to run.
     ///
     /// # Panics
+    /// If no server is named.
+    pub fn s3() -> Self {
+        Place::s3_at(&server())
+    }
+
+    /// The same on a given server.
+    ///
+    /// # Panics
     /// Never: a clock before 1970 counts as 1970.
     #[allow(clippy::disallowed_methods, reason = "a name, not a time")]
-    pub fn s3() -> Self {
+    pub fn s3_at(endpoint: &str) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_nanos();
-        Place::S3(format!("s3://tidegate/tests/{now}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst)))
+        let url = format!("s3://tidegate/tests/{now}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
+        Place::S3 { url, endpoint: endpoint.to_string() }
     }
 
     /// Another place of the same kind.
@@ -41,7 +55,7 @@ impl Place {
     pub fn another(&self) -> Self {
         match self {
             Place::Directory(_) => Place::directory(),
-            Place::S3(_) => Place::s3(),
+            Place::S3 { endpoint, .. } => Place::s3_at(endpoint),
         }
     }
 
@@ -49,7 +63,7 @@ impl Place {
     pub fn settings(&self) -> String {
         match self {
             Place::Directory(folder) => format!("stateDir = {:?}", folder.path()),
-            Place::S3(address) => format!("stateUrl = {address:?}"),
+            Place::S3 { url, .. } => format!("stateUrl = {url:?}"),
         }
     }
 
@@ -57,7 +71,7 @@ impl Place {
     pub fn name(&self) -> String {
         match self {
             Place::Directory(folder) => folder.path().display().to_string(),
-            Place::S3(address) => address.clone(),
+            Place::S3 { url, .. } => url.clone(),
         }
     }
 
@@ -65,12 +79,20 @@ impl Place {
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         match self {
             Place::Directory(_) => Vec::new(),
-            Place::S3(_) => vec![
-                ("AWS_ENDPOINT_URL", server()),
+            Place::S3 { endpoint, .. } => vec![
+                ("AWS_ENDPOINT_URL", endpoint.clone()),
                 ("AWS_ACCESS_KEY_ID", KEYS[0].1.to_string()),
                 ("AWS_SECRET_ACCESS_KEY", KEYS[1].1.to_string()),
             ],
         }
+    }
+
+    /// `stateOptions`, for whoever does not take them from the environment.
+    pub fn options(&self) -> BTreeMap<String, String> {
+        let Place::S3 { endpoint, .. } = self else { return BTreeMap::new() };
+        let mut options: BTreeMap<String, String> = KEYS.map(|(name, value)| (name.to_string(), value.to_string())).into();
+        options.insert("endpoint".to_string(), endpoint.clone());
+        options
     }
 
     /// The store itself.
@@ -80,11 +102,7 @@ impl Place {
     pub fn store(&self) -> Box<dyn EpochStore> {
         match self {
             Place::Directory(folder) => Box::new(DirectoryStore::open(folder.path()).expect("a folder can hold a store")),
-            Place::S3(address) => {
-                let mut options: BTreeMap<String, String> = KEYS.map(|(name, value)| (name.to_string(), value.to_string())).into();
-                options.insert("endpoint".to_string(), server());
-                Box::new(BucketStore::open(address, &options).expect("the server's address is sound"))
-            }
+            Place::S3 { url, .. } => Box::new(BucketStore::open(url, &self.options()).expect("the server's address is sound")),
         }
     }
 
@@ -115,7 +133,7 @@ impl Place {
     pub fn path(&self) -> Option<PathBuf> {
         match self {
             Place::Directory(folder) => Some(folder.path().to_path_buf()),
-            Place::S3(_) => None,
+            Place::S3 { .. } => None,
         }
     }
 }

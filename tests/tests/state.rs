@@ -294,7 +294,7 @@ fn a_store_that_does_not_answer_ends_the_start_and_no_secret_is_shown() {
     let folder = tempfile::tempdir().unwrap();
     // A port that was free a moment ago; nobody listens.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let place = Place::S3("s3://bucket/prefix".to_string());
+    let place = Place::S3 { url: "s3://bucket/prefix".to_string(), endpoint: "http://127.0.0.1:1".to_string() };
     std::fs::write(folder.path().join("p.toml"), pipeline(&place, 0, "out")).unwrap();
     let output = Command::new(command())
         .args(["run", "p.toml"])

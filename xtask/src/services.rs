@@ -34,7 +34,8 @@ pub(crate) fn run(order: Order, service: Service) -> Result<()> {
             let running = s3::up()?;
             println!("{}", running.endpoint);
             eprintln!("S3 at {} (keys {} / {}, bucket `{}`)", running.endpoint, s3::ACCESS_KEY, s3::SECRET_KEY, s3::BUCKET);
-            eprintln!("its tests: TIDEGATE_TEST_S3={} cargo test --workspace --tests -- --ignored s3_", running.endpoint);
+            eprintln!("its tests: TIDEGATE_TEST_S3={} cargo test --workspace --tests -- --ignored s3_ --skip s3_mortal", running.endpoint);
+            eprintln!("the one that kills its server starts a server of its own: cargo xtask chaos");
         }
         (Order::Down, Service::S3) => match s3::down()? {
             Some(running) => eprintln!("stopped S3 at {}", running.endpoint),

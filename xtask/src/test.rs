@@ -26,12 +26,14 @@ pub(crate) fn run_all(root: &Path) -> Result<()> {
 
 /// The tests that need a real server. Answers what could not be tested on this machine, and why: that is no pass.
 fn on_servers(root: &Path) -> Result<Option<String>> {
-    let server = match s3::Private::start() {
-        Ok(server) => server,
+    let servers = s3::Private::start().and_then(|server| Ok((server, s3::Mortal::new()?)));
+    let (server, mortal) = match servers {
+        Ok(servers) => servers,
         Err(error) => return Ok(Some(format!("the S3 store was NOT tested, for want of a server: {error:#}"))),
     };
     let mut command = cargo(root);
     command.args(["test", "--workspace", "--tests", "--", "--ignored", "s3_"]).env("TIDEGATE_TEST_S3", &server.endpoint);
+    command.env("TIDEGATE_TEST_S3_MORTAL", mortal.told());
     run(&mut command)?;
     Ok(None)
 }
@@ -40,7 +42,10 @@ pub(crate) fn chaos(root: &Path, kills: u32) -> Result<()> {
     system::check()?;
     guests::build(root, &guest_target(root))?;
     build_commands(root)?;
+    let mortal = s3::Mortal::new()?;
     let mut command = cargo(root);
-    command.args(["test", "--package", "tidegate-tests", "--test", "chaos", "--", "--nocapture"]);
-    run(command.env("TIDEGATE_CHAOS_KILLS", kills.to_string()))
+    // One after the other: what is measured against a clock of its own must not wait for the other.
+    command.args(["test", "--package", "tidegate-tests", "--test", "chaos", "--"]);
+    command.args(["--nocapture", "--include-ignored", "--test-threads=1"]);
+    run(command.env("TIDEGATE_CHAOS_KILLS", kills.to_string()).env("TIDEGATE_TEST_S3_MORTAL", mortal.told()))
 }

@@ -194,6 +194,11 @@ impl Coordinator {
     }
 
     fn tell(&mut self, fact: Fact) {
+        if let Fact::Failed { epoch, step, error } = &fact
+            && matches!(error.kind(), ErrorKind::External { .. })
+        {
+            tracing::warn!(%error, %epoch, ?step, "a step of the epoch failed and will be repeated; rows go on being read meanwhile");
+        }
         self.todo.extend(self.parts.machine.on(fact));
     }
 
@@ -315,6 +320,7 @@ impl Coordinator {
                 };
                 if matches!(fact, Fact::MarkWritten { .. }) {
                     self.parts.job.config.kill(KillPoint::AfterMark, epoch)?;
+                    self.parts.sources.iter().for_each(|source| source.tell(|| Command::Settled));
                 }
                 self.tell(fact);
                 self.parts.control.settled(self.parts.machine.settled());

@@ -47,6 +47,8 @@ pub struct JobConfig {
     pub memory: Option<MemoryLimit>,
     /// Time between two checkpoints.
     pub checkpoint_every: Duration,
+    /// How long sources go on reading after a barrier whose epoch is not settled; then they wait for it.
+    pub max_epoch_delay: Duration,
     /// Vnodes of keyed state.
     pub vnodes: u16,
     /// Manifests kept.
@@ -104,6 +106,7 @@ impl JobConfig {
             cores: None,
             memory: None,
             checkpoint_every: Duration::from_secs(5),
+            max_epoch_delay: Duration::from_secs(600),
             vnodes: 256,
             keep_epochs: 3,
             at_end: AtEnd::Drain,

@@ -112,6 +112,8 @@ pub(crate) enum Command {
     Complete,
     /// These positions are durable.
     Committed(Vec<(SplitId, Position)>),
+    /// The epoch in flight is settled.
+    Settled,
     /// The last epoch is complete: end.
     End,
 }

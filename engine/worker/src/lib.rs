@@ -14,6 +14,7 @@ mod options;
 pub mod plan;
 mod prepare;
 mod record;
+pub mod reference;
 mod run;
 pub mod settings;
 

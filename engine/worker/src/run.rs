@@ -153,6 +153,7 @@ impl Build {
         config.memory =
             Some(MemoryLimit { bytes: settings.max_memory.unwrap_or_else(|| crate::memory::available() / 2), spill: prepared.spill_dir() });
         config.checkpoint_every = settings.checkpoint_every;
+        config.max_epoch_delay = settings.max_epoch_delay;
         config.vnodes = settings.vnodes;
         config.keep_epochs = settings.keep_epochs;
         config.at_end = match settings.at_end {

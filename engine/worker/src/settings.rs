@@ -46,6 +46,8 @@ pub struct Settings {
     pub edge_bytes: usize,
     /// Time between barriers.
     pub checkpoint_every: Duration,
+    /// How long sources go on reading after a barrier whose epoch is not settled.
+    pub max_epoch_delay: Duration,
     /// Epochs kept for recovery from damage.
     pub keep_epochs: usize,
     /// What to do when every input has ended.
@@ -101,6 +103,7 @@ impl Settings {
             edge_rows: 65_536,
             edge_bytes: 32 << 20,
             checkpoint_every: Duration::from_secs(5),
+            max_epoch_delay: Duration::from_secs(600),
             keep_epochs: 3,
             at_end: AtEnd::Drain,
             vnodes: 256,
@@ -143,6 +146,7 @@ impl Settings {
         settings.vnodes = vnodes as u16;
         for (key, slot) in [
             ("checkpointEvery", &mut settings.checkpoint_every),
+            ("maxEpochDelay", &mut settings.max_epoch_delay),
             ("outOfOrderness", &mut settings.out_of_orderness),
             ("idleTimeout", &mut settings.idle_timeout),
             ("maxFutureSkew", &mut settings.max_future_skew),

@@ -37,6 +37,10 @@ pub(crate) enum Fault {
     Full(Disk, Lasting),
     /// Epochs or outputs are on a file system that has become read-only.
     ReadOnly(Disk),
+    /// The server that keeps the epochs is killed, and started again: once the pipeline has given up, or a moment later.
+    StoreKilled(Lasting),
+    /// Both are killed, the server first.
+    StoreAndPipelineKilled,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,13 +60,13 @@ impl Fault {
     pub(crate) fn is_kill(self) -> bool {
         match self {
             Fault::Kill(_) | Fault::KillAnywhere | Fault::Freeze(_) | Fault::FreezeAnywhere => true,
-            Fault::Full(..) | Fault::ReadOnly(_) => false,
+            Fault::Full(..) | Fault::ReadOnly(_) | Fault::StoreKilled(_) | Fault::StoreAndPipelineKilled => false,
         }
     }
 }
 
 /// Faults of the disk, in turn.
-const OF_THE_DISK: [Fault; 5] = [
+pub(crate) const OF_THE_DISK: [Fault; 5] = [
     Fault::ReadOnly(Disk::Out),
     Fault::Full(Disk::State, Lasting::UntilItFails),
     Fault::Full(Disk::Out, Lasting::UntilItFails),
@@ -70,29 +74,33 @@ const OF_THE_DISK: [Fault; 5] = [
     Fault::Full(Disk::State, Lasting::AMoment),
 ];
 
+/// Faults of a server that keeps the epochs, in turn.
+pub(crate) const OF_THE_STORE: [Fault; 3] =
+    [Fault::StoreKilled(Lasting::AMoment), Fault::StoreAndPipelineKilled, Fault::StoreKilled(Lasting::UntilItFails)];
+
 /// Deals faults; shared by all pipelines, so that the points are spread over all of them.
 #[derive(Default)]
 pub(crate) struct Deck {
     killed: usize,
     frozen: usize,
-    disk: usize,
+    around: usize,
     dealt: usize,
 }
 
 impl Deck {
-    /// So many kills, and faults of the disk among them if the machine allows such.
-    pub(crate) fn deal(&mut self, kills: usize, disks: bool) -> Vec<Fault> {
+    /// So many kills, and among them faults of what is around the pipeline, from this list in turn.
+    pub(crate) fn deal(&mut self, kills: usize, around: &[Fault]) -> Vec<Fault> {
         let mut faults = Vec::new();
         let mut left = kills;
         while left > 0 {
-            let fault = self.next(disks);
+            let fault = self.next(around);
             left -= usize::from(fault.is_kill());
             faults.push(fault);
         }
         faults
     }
 
-    fn next(&mut self, disks: bool) -> Fault {
+    fn next(&mut self, around: &[Fault]) -> Fault {
         self.dealt += 1;
         match self.dealt % 8 {
             3 => {
@@ -104,9 +112,9 @@ impl Deck {
             }
             5 if self.dealt % 16 == 5 => Fault::FreezeAnywhere,
             5 => Fault::KillAnywhere,
-            2 if disks => {
-                self.disk += 1;
-                OF_THE_DISK[(self.disk - 1) % OF_THE_DISK.len()]
+            2 if !around.is_empty() => {
+                self.around += 1;
+                around[(self.around - 1) % around.len()]
             }
             _ => {
                 self.killed += 1;
@@ -118,7 +126,7 @@ impl Deck {
 
 #[test]
 fn every_point_has_its_turn() {
-    let faults = Deck::default().deal(200, true);
+    let faults = Deck::default().deal(200, &OF_THE_DISK);
     let count = |wanted: &dyn Fn(&Fault) -> bool| faults.iter().filter(|fault| wanted(fault)).count();
     for point in POINTS {
         assert!(count(&|fault| *fault == Fault::Kill(point)) >= 5, "{point}");

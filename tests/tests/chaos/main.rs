@@ -2,22 +2,24 @@
 //!
 //! Five pipelines (three kinds of transactional sinks, the flights example, a window, a join and a rank of Nexmark) take the faults of one deck:
 //! SIGKILL and SIGSTOP at every named point of the protocol and at any moment, disks that are full or read-only. A process that was frozen finds,
-//! once it is thawed, that another start has taken over, and ends as fenced having changed nothing. `TIDEGATE_CHAOS_KILLS` sets how many;
-//! `cargo xtask chaos` runs it at length.
+//! once it is thawed, that another start has taken over, and ends as fenced having changed nothing. A sixth keeps its epochs on an S3 server,
+//! which is killed and started again. `TIDEGATE_CHAOS_KILLS` sets how many; `cargo xtask chaos` runs it at length.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may end by panicking, and a long one says how far it is")]
 
 mod deck;
 mod mounts;
 mod process;
+mod server;
 mod world;
 
-use deck::{Deck, Disk, Fault, Lasting};
+use deck::{Deck, Disk, Fault, Lasting, OF_THE_DISK, OF_THE_STORE};
 use process::{Run, pause, wait_until};
+use server::Server;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
-use world::{Pipeline, World, pipelines};
+use world::{Pipeline, World, of_a_server, pipelines};
 
 /// How long an input lasts for every fault, so that each leaves work for the next start.
 const SECONDS_PER_FAULT: f64 = 0.8;
@@ -30,14 +32,14 @@ fn disturbed_again_and_again_it_writes_the_same_rows() {
         println!("{errors}");
         return;
     }
-    let kills: usize = std::env::var("TIDEGATE_CHAOS_KILLS").map_or(30, |kills| kills.parse().unwrap());
+    let kills = kills(30);
     let pipelines = pipelines();
     let mut deck = Deck::default();
     let mut done: BTreeMap<String, usize> = BTreeMap::new();
     for (number, pipeline) in pipelines.iter().enumerate() {
         let share = kills / pipelines.len() + usize::from(number < kills % pipelines.len());
-        let faults = deck.deal(share, mounts::are_possible());
-        for what in disturb(pipeline, &faults) {
+        let faults = deck.deal(share, if mounts::are_possible() { &OF_THE_DISK } else { &[] });
+        for what in disturb(pipeline, &faults, None) {
             *done.entry(what).or_default() += 1;
         }
     }
@@ -54,8 +56,27 @@ fn disturbed_again_and_again_it_writes_the_same_rows() {
     }
 }
 
+fn kills(usual: usize) -> usize {
+    std::env::var("TIDEGATE_CHAOS_KILLS").map_or(usual, |kills| kills.parse().unwrap())
+}
+
+#[test]
+#[ignore = "needs an S3 server of its own: `cargo xtask chaos`, or `cargo xtask test`"]
+fn s3_mortal_killed_with_the_store_it_writes_the_same_rows() {
+    // A sixth of the kills, as many as each of the other pipelines has, and at least so many that every fault of the store has its turn.
+    let faults = Deck::default().deal((kills(30) / 6).max(18), &OF_THE_STORE);
+    let mut server = Server::start();
+    let done = disturb(&of_a_server(), &faults, Some(&mut server));
+    for what in &done {
+        eprintln!("     {what}");
+    }
+    for wanted in ["store killed for good", "store killed for a moment", "store and pipeline killed", "SIGKILL at", "SIGSTOP at"] {
+        assert!(done.iter().any(|what| what.starts_with(wanted)), "`{wanted}` was never done: {done:#?}");
+    }
+}
+
 /// Runs a pipeline through faults to its end; what was done to it, in words.
-fn disturb(pipeline: &Pipeline, faults: &[Fault]) -> Vec<String> {
+fn disturb(pipeline: &Pipeline, faults: &[Fault], mut server: Option<&mut Server>) -> Vec<String> {
     let calm = World::new(pipeline, None);
     calm.start(&[], true).succeed();
     let expected = calm.rows();
@@ -63,11 +84,15 @@ fn disturb(pipeline: &Pipeline, faults: &[Fault]) -> Vec<String> {
     eprintln!("{}: {total} rows undisturbed, {} faults", pipeline.name, faults.len());
     assert!(total > 100 && expected.values().all(|rows| !rows.is_empty()), "the pipeline writes something");
 
-    let world = World::new(pipeline, Some(5.0 + SECONDS_PER_FAULT * faults.len() as f64));
+    let lasts = 5.0 + SECONDS_PER_FAULT * faults.len() as f64;
+    let world = match &server {
+        None => World::new(pipeline, Some(lasts)),
+        Some(server) => World::with_epochs_at(pipeline, lasts, &server.endpoint),
+    };
     let mut disturbed = Disturbed { world: &world, seen: BTreeMap::new(), random: faults.len() as u64 };
     let mut done = Vec::new();
     for fault in faults {
-        let what = disturbed.suffer(*fault);
+        let what = disturbed.suffer(*fault, server.as_deref_mut());
         eprintln!("{}: {what}, newest manifest {:?}", pipeline.name, world.newest_manifest());
         disturbed.seen = world.check_visible(&disturbed.seen);
         done.push(what);
@@ -99,8 +124,17 @@ impl Disturbed<'_> {
     }
 
     /// One fault; what it came to.
-    fn suffer(&mut self, fault: Fault) -> String {
+    fn suffer(&mut self, fault: Fault, server: Option<&mut Server>) -> String {
         match fault {
+            Fault::StoreKilled(lasting) => self.kill_store(server.unwrap(), lasting),
+            Fault::StoreAndPipelineKilled => {
+                let (server, run) = (server.unwrap(), self.somewhere());
+                server.kill();
+                pause(Duration::from_millis(self.draw(60)));
+                run.kill();
+                server.restart();
+                "store and pipeline killed".to_string()
+            }
             Fault::Kill(point) => self.kill(point),
             Fault::KillAnywhere => {
                 let run = self.somewhere();
@@ -228,6 +262,32 @@ impl Disturbed<'_> {
                 self.wait_for_manifest(&mut run);
                 run.kill();
                 format!("disk of {name} full for a moment: went on")
+            }
+        }
+    }
+
+    fn kill_store(&mut self, server: &mut Server, lasting: Lasting) -> String {
+        let mut run = self.somewhere();
+        server.kill();
+        match lasting {
+            Lasting::UntilItFails => {
+                let (status, said) = run.end();
+                assert_eq!(status.code(), Some(69), "the store is gone: {status}\n{said}");
+                assert!(said.contains("failed:") && said.contains("in bucket `tidegate`"), "the store is gone: {said}");
+                // And so is every other start, in words, until it is there again.
+                let (status, said) = self.world.start(&[], false).end();
+                assert_eq!(status.code(), Some(69), "started without the store: {status}\n{said}");
+                assert!(said.contains("in bucket `tidegate`"), "started without the store: {said}");
+                server.restart();
+                "store killed for good: exit 69, in words".to_string()
+            }
+            Lasting::AMoment => {
+                run.wait_for("in bucket `tidegate`").unwrap_or_else(|said| panic!("the store is gone: {said}"));
+                server.restart();
+                // It has gone on, by itself or by a restart within the process.
+                self.wait_for_manifest(&mut run);
+                run.kill();
+                "store killed for a moment: said so, went on".to_string()
             }
         }
     }

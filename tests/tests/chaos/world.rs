@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use tidegate_tests::places::Place;
 use tidegate_tests::{plugin, root};
 
 /// A pipeline: its text, and what is to be known of it.
@@ -103,6 +104,11 @@ fn nexmark(name: &'static str, query: &str, events: u64, keys: &[&'static str]) 
     Pipeline { name, text, rows: [("events", events)].into(), tables, repeating: BTreeSet::new() }
 }
 
+/// The one whose epochs are kept by a server.
+pub(crate) fn of_a_server() -> Pipeline {
+    nexmark("epochs in a bucket: q5", "q5", 30_000, &[])
+}
+
 pub(crate) fn pipelines() -> Vec<Pipeline> {
     vec![
         sinks(),
@@ -121,6 +127,8 @@ pub(crate) struct World<'p> {
     /// Seconds that the input lasts; without it as fast as it goes.
     lasts: Option<f64>,
     pub(crate) disks: Option<Disks>,
+    /// Where a server keeps the epochs; without it they are in the folder.
+    bucket: Option<Place>,
 }
 
 /// The disks that epochs and outputs are on.
@@ -137,7 +145,12 @@ impl<'p> World<'p> {
         fs::create_dir(folder.path().join("lines")).unwrap();
         let disks = (lasts.is_some() && mounts::are_possible())
             .then(|| Disks { state: SmallDisk::mount(&folder.path().join("state")), out: SmallDisk::mount(&folder.path().join("out")) });
-        World { pipeline, folder, file, lasts, disks }
+        World { pipeline, folder, file, lasts, disks, bucket: None }
+    }
+
+    /// One whose epochs are kept by the server at `endpoint`.
+    pub(crate) fn with_epochs_at(pipeline: &'p Pipeline, lasts: f64, endpoint: &str) -> World<'p> {
+        World { bucket: Some(Place::s3_at(endpoint)), ..World::new(pipeline, Some(lasts)) }
     }
 
     fn out(&self) -> PathBuf {
@@ -155,7 +168,11 @@ impl<'p> World<'p> {
             Some(_) | None => BTreeMap::new(),
         };
         // A run that cannot go on is to say so soon.
-        let settings = json!({ "parallelism": 2, "restarts": { "max": 1, "within": "10m", "backoff": "10ms..10ms" } });
+        let mut settings = json!({ "parallelism": 2, "restarts": { "max": 1, "within": "10m", "backoff": "10ms..10ms" } });
+        if let Some(bucket) = &self.bucket {
+            settings["stateUrl"] = bucket.name().into();
+            settings["stateOptions"] = json!(bucket.options());
+        }
         let trial = json!({ "folder": self.folder.path(), "every_ms": 100, "pace": pace, "pause": Value::Null, "settings": settings });
         let mut all = vec![format!("--trial={trial}")];
         all.extend(arguments.iter().map(|argument| (*argument).to_string()));
@@ -164,6 +181,11 @@ impl<'p> World<'p> {
 
     /// The newest epoch that has a manifest.
     pub(crate) fn newest_manifest(&self) -> Option<u64> {
+        if let Some(bucket) = &self.bucket {
+            // In the order of runs and epochs, which have leading zeros.
+            let newest = bucket.store().list("manifests").unwrap().into_iter().max()?;
+            return newest.split('/').nth(2)?.parse().ok();
+        }
         let runs = fs::read_dir(self.state().join("manifests")).ok()?;
         let newest_run = runs.filter_map(|entry| Some(entry.ok()?.path())).max()?;
         let epochs = fs::read_dir(newest_run).ok()?.filter_map(|entry| entry.ok()?.file_name().to_string_lossy().parse::<u64>().ok());
@@ -184,6 +206,7 @@ impl<'p> World<'p> {
         let mut files = BTreeMap::new();
         walk(&self.out(), true, &mut files);
         walk(&self.state(), true, &mut files);
+        files.extend(self.bucket.iter().flat_map(Place::contents).map(|(key, bytes)| (Path::new("bucket").join(key), bytes)));
         files
     }
 

@@ -4,6 +4,7 @@ use super::{Running, cache, within};
 use crate::process::{answers, run};
 use crate::system;
 use anyhow::{Context, Result, bail};
+use serde_json::json;
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -33,7 +34,7 @@ pub(crate) fn up() -> Result<Running> {
     if let Some(running) = Running::read(&record).filter(Running::is_alive) {
         return Ok(running);
     }
-    let (_, running) = start(&folder, 8333)?;
+    let (_, running) = Recipe::over(&folder, 8333)?.start()?;
     running.record(&record)?;
     Ok(running)
 }
@@ -62,7 +63,7 @@ impl Private {
     /// As [`up`].
     pub(crate) fn start() -> Result<Self> {
         let folder = tempfile::tempdir().context("no temporary folder")?;
-        let (child, running) = start(folder.path(), 0)?;
+        let (child, running) = Recipe::over(folder.path(), 0)?.start()?;
         Ok(Private { endpoint: running.endpoint, child, _folder: folder })
     }
 }
@@ -76,33 +77,77 @@ impl Drop for Private {
     }
 }
 
-/// Starts the program over `folder`, on `wanted` if that port is free, and waits until it answers.
-fn start(folder: &Path, wanted: u16) -> Result<(Child, Running)> {
-    let program = install()?;
-    let data = folder.join("data");
-    std::fs::create_dir_all(&data).with_context(|| format!("cannot make `{}`", data.display()))?;
-    let log = folder.join("server.log");
-    let output = File::create(&log).with_context(|| format!("cannot write `{}`", log.display()))?;
-    let mut command = Command::new(&program);
-    let ports = free_ports(PORTS.len() + 1, wanted)?;
-    let (s3, others) = ports.split_first().context("no ports")?;
-    command.arg("mini").arg(format!("-dir={}", data.display())).arg(format!("-s3.port={s3}")).arg(format!("-bucket={BUCKET}"));
-    command.args(["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-webdav=false", "-admin.ui=false", "-master.telemetry=false"]);
-    command.args(PORTS.iter().zip(others).map(|(name, port)| format!("-{name}={port}")));
-    command.env("AWS_ACCESS_KEY_ID", ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
-    command.stdin(Stdio::null()).stdout(output.try_clone().context("cannot share the log")?).stderr(output);
-    // Of its own group: an interrupt at the terminal ends the task, not the server that is to outlive it.
-    let mut child = command.process_group(0).spawn().with_context(|| format!("cannot start `{}`", program.display()))?;
-    let up = within(Duration::from_secs(60), || is_up(*s3, &log));
-    if up && child.try_wait().is_ok_and(|ended| ended.is_none()) {
-        let running = Running::of(format!("http://127.0.0.1:{s3}"), child.id())?;
-        return Ok((child, running));
+/// How a server is started.
+struct Recipe {
+    program: PathBuf,
+    arguments: Vec<String>,
+    port: u16,
+    log: PathBuf,
+}
+
+impl Recipe {
+    /// A server over `folder`, on `wanted` if that port is free.
+    fn over(folder: &Path, wanted: u16) -> Result<Self> {
+        let program = install()?;
+        let data = folder.join("data");
+        std::fs::create_dir_all(&data).with_context(|| format!("cannot make `{}`", data.display()))?;
+        let ports = free_ports(PORTS.len() + 1, wanted)?;
+        let (port, others) = ports.split_first().context("no ports")?;
+        let mut arguments = vec!["mini".to_string(), format!("-dir={}", data.display()), format!("-s3.port={port}")];
+        arguments.push(format!("-bucket={BUCKET}"));
+        arguments.extend(
+            ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-webdav=false", "-admin.ui=false", "-master.telemetry=false"].map(str::to_string),
+        );
+        arguments.extend(PORTS.iter().zip(others).map(|(name, port)| format!("-{name}={port}")));
+        Ok(Recipe { program, arguments, port: *port, log: folder.join("server.log") })
     }
-    let _ = child.kill();
-    let _ = child.wait();
-    let said = std::fs::read_to_string(&log).unwrap_or_default();
-    let last: Vec<&str> = said.lines().rev().take(8).collect();
-    bail!("the S3 server did not come up; it said last:\n{}", last.into_iter().rev().collect::<Vec<_>>().join("\n"))
+
+    fn endpoint(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Starts it, and waits until it answers.
+    fn start(&self) -> Result<(Child, Running)> {
+        let output = File::create(&self.log).with_context(|| format!("cannot write `{}`", self.log.display()))?;
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).env("AWS_ACCESS_KEY_ID", ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
+        command.stdin(Stdio::null()).stdout(output.try_clone().context("cannot share the log")?).stderr(output);
+        // Of its own group: an interrupt at the terminal ends the task, not the server that is to outlive it.
+        let mut child = command.process_group(0).spawn().with_context(|| format!("cannot start `{}`", self.program.display()))?;
+        let up = within(Duration::from_secs(60), || is_up(self.port, &self.log));
+        if up && child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            let running = Running::of(self.endpoint(), child.id())?;
+            return Ok((child, running));
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+        let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let last: Vec<&str> = said.lines().rev().take(8).collect();
+        bail!("the S3 server did not come up; it said last:\n{}", last.into_iter().rev().collect::<Vec<_>>().join("\n"))
+    }
+}
+
+/// A server that is not started: a test that kills it and starts it again is told how.
+pub(crate) struct Mortal {
+    recipe: Recipe,
+    _folder: tempfile::TempDir,
+}
+
+impl Mortal {
+    /// With nothing in it.
+    ///
+    /// # Errors
+    /// If it can be neither found nor installed.
+    pub(crate) fn new() -> Result<Self> {
+        let folder = tempfile::tempdir().context("no temporary folder")?;
+        Ok(Mortal { recipe: Recipe::over(folder.path(), 0)?, _folder: folder })
+    }
+
+    /// What the test reads: how to start it, and where it is and what it says then.
+    pub(crate) fn told(&self) -> String {
+        let Recipe { program, arguments, log, .. } = &self.recipe;
+        json!({ "endpoint": self.recipe.endpoint(), "program": program, "arguments": arguments, "log": log }).to_string()
+    }
 }
 
 /// It says so itself when everything runs, the bucket included; its port is open before that.

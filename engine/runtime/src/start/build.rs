@@ -223,6 +223,7 @@ impl Maker<'_> {
             poll: PollRequest { max_rows: job.config.batch_rows, max_bytes: job.config.batch_bytes, wait: Duration::ZERO },
             now: manifest.now,
             suspends: job.config.at_end == AtEnd::Suspend,
+            max_epoch_delay: job.config.max_epoch_delay,
             #[cfg(feature = "testkit")]
             position_runs_ahead: job.config.planted.position_runs_ahead,
         })

@@ -47,6 +47,8 @@ pub(crate) struct SourceParts {
     pub(crate) now: EventTime,
     /// Whether the run suspends where its input ends.
     pub(crate) suspends: bool,
+    /// How long it goes on reading after a barrier whose epoch is not settled.
+    pub(crate) max_epoch_delay: Duration,
     /// A planted bug: positions run ahead of the rows sent.
     #[cfg(feature = "testkit")]
     pub(crate) position_runs_ahead: bool,
@@ -75,6 +77,8 @@ pub(crate) struct SourceTask {
     /// Since when the task has waited for the outside and for nothing else.
     quiet_since: Option<Duration>,
     linger: bool,
+    /// Until when it reads although the epoch in flight is not settled, and whether it has said that it reads no longer.
+    patience: Option<(Duration, bool)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +108,7 @@ impl SourceTask {
             retry_at: None,
             quiet_since: None,
             linger: false,
+            patience: None,
         };
         let start = task.parts.ctx.start.clone();
         task.know(&start);
@@ -154,6 +159,7 @@ impl SourceTask {
                         }
                     }
                 }
+                Command::Settled => self.patience = None,
                 Command::End => {
                     self.phase = Phase::Ended;
                     self.parts.outputs.end()?;
@@ -176,7 +182,10 @@ impl SourceTask {
         self.parts.seat.report(Report::Acknowledged { epoch: barrier.epoch, snapshot: Box::new(snapshot) });
         self.parts.now = barrier.now;
         match barrier.kind {
-            BarrierKind::Checkpoint => {}
+            BarrierKind::Checkpoint => {
+                let now = self.parts.seat.clock.monotonic();
+                self.patience = Some((now.saturating_add(self.parts.max_epoch_delay), false));
+            }
             BarrierKind::Drain | BarrierKind::Suspend => self.phase = Phase::Sealed,
         }
         #[cfg(feature = "testkit")]
@@ -226,6 +235,11 @@ impl SourceTask {
             return self.rest(None);
         }
         let before = self.parts.seat.clock.monotonic();
+        if self.is_out_of_patience(before) {
+            // It waits for us, not for the outside: that is not quiet.
+            self.quiet_since = None;
+            return self.rest(None);
+        }
         if let Some(since) = self.quiet_since.take() {
             self.time.on_quiet(before.saturating_sub(since));
         }
@@ -270,6 +284,17 @@ impl SourceTask {
         self.promise();
         self.parts.outputs.flush()?;
         Ok(Turn::Progress)
+    }
+
+    /// Whether the epoch in flight has been so long under way that what was read since must not become more: it can be neither
+    /// acknowledged nor committed before.
+    fn is_out_of_patience(&mut self, now: Duration) -> bool {
+        let Some((until, said)) = self.patience.as_mut().filter(|(until, _)| *until <= now) else { return false };
+        if !std::mem::replace(said, true) {
+            let (task, delay) = (&self.parts.seat.name, self.parts.max_epoch_delay);
+            tracing::warn!(task, ?delay, late = ?now.saturating_sub(*until), "the epoch in flight is late beyond `maxEpochDelay`; reading waits for it");
+        }
+        true
     }
 
     /// Nothing to do for now.

@@ -170,6 +170,7 @@ fn source_bench(capacity: Capacity) -> SourceBench {
         poll: PollRequest { max_rows: 4, max_bytes: 1 << 20, wait: Duration::ZERO },
         now: EventTime(0),
         suspends: false,
+        max_epoch_delay: Duration::from_secs(60),
         #[cfg(feature = "testkit")]
         position_runs_ahead: false,
     });
@@ -236,6 +237,33 @@ fn time_behind_a_full_edge_is_not_idleness_and_time_without_rows_is() {
     bench.clock.advance(Duration::from_secs(1));
     while !matches!(bench.task.step().unwrap(), Turn::Starved { .. }) {}
     assert_eq!(told(&bench.end), ["idle"]);
+}
+
+#[test]
+fn reading_goes_on_beside_a_slow_epoch_until_its_bound_and_then_waits_for_it() {
+    let mut bench = source_bench(wide());
+    bench.commands.send(Command::Barrier(barrier(1, BarrierKind::Checkpoint))).unwrap();
+    bench.answer(0, 4);
+    bench.task.step().unwrap();
+    bench.clock.advance(Duration::from_secs(59));
+    bench.answer(4, 4);
+    bench.task.step().unwrap();
+    assert_eq!(told(&bench.end), ["barrier 1", "[0, 1, 2, 3]", "at 3", "[4, 5, 6, 7]", "at 7"]);
+    bench.clock.advance(Duration::from_secs(1));
+    bench.answer(8, 4);
+    let polls = bench.source.polls.get();
+    assert_eq!(bench.task.step().unwrap(), Turn::Starved { until: None });
+    assert_eq!((bench.source.polls.get(), told(&bench.end)), (polls, vec![]));
+    // That is nobody's idleness.
+    bench.clock.advance(Duration::from_secs(3600));
+    bench.commands.send(Command::Settled).unwrap();
+    bench.task.step().unwrap();
+    assert_eq!(told(&bench.end), ["[8, 9, 10, 11]", "at 11"]);
+    // Without an epoch in flight there is nothing to wait for.
+    bench.clock.advance(Duration::from_secs(20));
+    bench.answer(12, 4);
+    bench.task.step().unwrap();
+    assert_eq!(told(&bench.end), ["[12, 13, 14, 15]", "at 15"]);
 }
 
 #[test]

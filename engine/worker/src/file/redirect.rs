@@ -38,7 +38,7 @@ pub enum Redirected {
 }
 
 impl PipelineFile {
-    /// The same pipeline with its state in `folder/state` and every output below `folder/out`, a checkpoint every `every`, and `settings` in
+    /// The same pipeline with its state in `folder/state`, unless `settings` keep it elsewhere, and every output below `folder/out`, a checkpoint every `every`, and `settings` in
     /// place of its own.
     ///
     /// # Errors
@@ -52,7 +52,9 @@ impl PipelineFile {
         for key in ["stateDir", "stateUrl", "stateOptions", "checkpointEvery", "checkpointEveryMs"] {
             self.settings.remove(key);
         }
-        self.settings.insert("stateDir".to_string(), Value::String(folder.join("state").display().to_string()));
+        if !settings.contains_key("stateUrl") {
+            self.settings.insert("stateDir".to_string(), Value::String(folder.join("state").display().to_string()));
+        }
         self.settings.insert("checkpointEveryMs".to_string(), Value::from(u64::try_from(every.as_millis()).unwrap_or(u64::MAX).max(1)));
         self.settings.extend(settings.clone());
         let roles = Roles::of(&self);
