@@ -29,22 +29,67 @@ fn settings() -> Vec<Key> {
         key("edgeRows", "number", defaults.edge_rows.to_string(), "rows that may be under way to a task, over all its inputs"),
         key("edgeBytes", "size", size(defaults.edge_bytes), "bytes that may be under way to a task"),
         key("checkpointEvery", "duration", shown(defaults.checkpoint_every), "time between two epochs"),
-        key("maxEpochDelay", "duration", shown(defaults.max_epoch_delay), "how long sources read on while an epoch is not settled, before they wait for it"),
+        key(
+            "maxEpochDelay",
+            "duration",
+            shown(defaults.max_epoch_delay),
+            "how long sources read on while an epoch is not settled, before they wait for it",
+        ),
         key("keepEpochs", "number", defaults.keep_epochs.to_string(), "epochs kept, to go back to"),
-        key("atEnd", "`drain` or `suspend`", "drain", "what a bounded input ends in: every window fires and the run is complete, or a later run goes on with new input"),
-        key("vnodes", "number", defaults.vnodes.to_string(), "parts in which keyed state is kept; fixed for a state, and an upper bound for `parallelism`"),
-        key("onBadData", "`fail`, `drop`, `deadLetter` or `rescue`", "fail", "what becomes of a row that cannot be used, see [bad rows](bad-rows.md)"),
+        key(
+            "atEnd",
+            "`drain` or `suspend`",
+            "drain",
+            "what a bounded input ends in: every window fires and the run is complete, or a later run goes on with new input",
+        ),
+        key(
+            "vnodes",
+            "number",
+            defaults.vnodes.to_string(),
+            "parts in which keyed state is kept; fixed for a state, and an upper bound for `parallelism`",
+        ),
+        key(
+            "onBadData",
+            "`fail`, `drop`, `deadLetter` or `rescue`",
+            "fail",
+            "what becomes of a row that cannot be used, see [bad rows](bad-rows.md)",
+        ),
         key("deadLetter", "dataset", "none", "where bad rows go under `deadLetter`"),
-        key("outOfOrderness", "duration", shown(defaults.out_of_orderness), "how far a row's time may lie behind the greatest of its split"),
+        key(
+            "outOfOrderness",
+            "duration",
+            shown(defaults.out_of_orderness),
+            "how far a row's time may lie behind the greatest of its split",
+        ),
         key("idleTimeout", "duration", shown(defaults.idle_timeout), "a split that has nothing for so long no longer holds the watermark"),
-        key("maxFutureSkew", "duration", shown(defaults.max_future_skew), "rows stamped further ahead of the clock do not move the watermark"),
+        key(
+            "maxFutureSkew",
+            "duration",
+            shown(defaults.max_future_skew),
+            "rows stamped further ahead of the clock do not move the watermark",
+        ),
         key("heartbeatEvery", "duration", shown(defaults.heartbeat_every), "time between two records of a host, or two lines of progress"),
-        key("maxBadRatio", "number from 0 to 1", defaults.max_bad_ratio.to_string(), "part of the last 100,000 rows that a plugin may convict before the run ends"),
+        key(
+            "maxBadRatio",
+            "number from 0 to 1",
+            defaults.max_bad_ratio.to_string(),
+            "part of the last 100,000 rows that a plugin may convict before the run ends",
+        ),
         key("maxMemory", "size", "half of the machine's or the group's", "what the state of all stages may take in memory"),
-        key("spill", "`true`, `false` or a directory", "true", "where state goes that finds no room: beside the epochs, nowhere (the run ends with a clear error), or into this directory"),
+        key(
+            "spill",
+            "`true`, `false` or a directory",
+            "true",
+            "where state goes that finds no room: beside the epochs, nowhere (the run ends with a clear error), or into this directory",
+        ),
         key("stateDir", "directory", "`.tidegate/NAME` beside the file", "where epochs are kept"),
         key("stateUrl", "`s3://`, `gs://` or `az://`", "none", "the bucket and prefix where they are kept instead"),
-        key("stateOptions", "table", "from the environment", "how that bucket is reached, see [operations](operations.md#state-in-a-bucket)"),
+        key(
+            "stateOptions",
+            "table",
+            "from the environment",
+            "how that bucket is reached, see [operations](operations.md#state-in-a-bucket)",
+        ),
         key("restarts.max", "number", restarts.max.to_string(), "restarts within the process before the run fails"),
         key("restarts.within", "duration", shown(restarts.within), "within this time"),
         key("restarts.backoff", "duration`..`duration", backoff, "wait before the first and the last of them"),
@@ -62,11 +107,31 @@ fn dataset() -> Vec<Key> {
         key("time.idleTimeout", "duration", "that of `[settings]`", "a split that has nothing for so long no longer holds the watermark"),
         key("time.maxFutureSkew", "duration", "that of `[settings]`", "rows stamped further ahead of the clock do not move the watermark"),
         key("time.futureRows", "`late` or `keep`", "late", "whether such a row counts as late or passes"),
-        key("time.splitsInOrder", "`true` or `false`", "false", "splits follow each other in time, so that one not yet read does not hold the watermark"),
-        key("onBadData", "as in `[settings]`", "that of `[settings]`", "of a source: of its rows that cannot be decoded, and of those of all steps behind it"),
+        key(
+            "time.splitsInOrder",
+            "`true` or `false`",
+            "false",
+            "splits follow each other in time, so that one not yet read does not hold the watermark",
+        ),
+        key(
+            "onBadData",
+            "as in `[settings]`",
+            "that of `[settings]`",
+            "of a source: of its rows that cannot be decoded, and of those of all steps behind it",
+        ),
         key("deadLetter", "dataset", "that of `[settings]`", "where they go"),
-        key("require", "`at-most-once`, `at-least-once`, `idempotent` or `exactly-once`", none(), "of an output: refuse to start with a lesser guarantee"),
-        key("changelog", "`true` or `false`", "false", "of an output of rows that replace each other: write every change, with a column `op` (`upsert`, `delete`)"),
+        key(
+            "require",
+            "`at-most-once`, `at-least-once`, `idempotent` or `exactly-once`",
+            none(),
+            "of an output: refuse to start with a lesser guarantee",
+        ),
+        key(
+            "changelog",
+            "`true` or `false`",
+            "false",
+            "of an output of rows that replace each other: write every change, with a column `op` (`upsert`, `delete`)",
+        ),
         key("inline, distribution, coPartition", "anything", none(), "accepted for files of another engine, without meaning"),
     ]
 }
@@ -102,8 +167,7 @@ pub fn markdown() -> String {
          A duration is text (`\"250ms\"`, `\"10s\"`, `\"1.5m\"`, `\"2h\"`, `\"7d\"`), or the key with `Ms` behind it and a whole number: \
          `checkpointEveryMs = 250`. A size is a number of bytes or text: `\"64KiB\"`, `\"1.5MiB\"`, `\"2GiB\"`.\n",
     );
-    for (title, keys) in
-        [("[settings]", settings()), ("[datasets.NAME]", dataset()), ("[[stages]]", stage()), ("[plugins.NAME]", plugin())]
+    for (title, keys) in [("[settings]", settings()), ("[datasets.NAME]", dataset()), ("[[stages]]", stage()), ("[plugins.NAME]", plugin())]
     {
         let _ = write!(page, "\n## `{title}`\n\n| key | value | default | |\n|---|---|---|---|\n");
         for key in keys {

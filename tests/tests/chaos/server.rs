@@ -14,7 +14,8 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start() -> Server {
-        let how = std::env::var("TIDEGATE_TEST_S3_MORTAL").expect("TIDEGATE_TEST_S3_MORTAL does not say how a server is started; `cargo xtask chaos` does");
+        let how = std::env::var("TIDEGATE_TEST_S3_MORTAL")
+            .expect("TIDEGATE_TEST_S3_MORTAL does not say how a server is started; `cargo xtask chaos` does");
         let how: Value = serde_json::from_str(&how).unwrap();
         let mut server = Server { endpoint: how["endpoint"].as_str().unwrap().to_string(), how, child: None };
         server.restart();

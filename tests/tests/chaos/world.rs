@@ -183,7 +183,7 @@ impl<'p> World<'p> {
     pub(crate) fn newest_manifest(&self) -> Option<u64> {
         if let Some(bucket) = &self.bucket {
             // In the order of runs and epochs, which have leading zeros.
-            let newest = bucket.store().list("manifests").unwrap().into_iter().max()?;
+            let newest = bucket.store().list("manifests/").unwrap().into_iter().max()?;
             return newest.split('/').nth(2)?.parse().ok();
         }
         let runs = fs::read_dir(self.state().join("manifests")).ok()?;
