@@ -225,6 +225,9 @@ pub(crate) fn key_by(options: &mut Options<'_>, group_by: &[String], when: &When
             ),
         );
     }
+    if let Some((_, twice)) = columns.iter().enumerate().find(|(at, column)| columns[..*at].contains(column)) {
+        options.problem("keyBy", format!("`{twice}` stands there twice"));
+    }
     if columns.is_empty() {
         options.problem("keyBy", "name at least one column of `groupBy`, or leave `keyBy` out");
     }

@@ -247,6 +247,7 @@ impl Pass<'_, '_> {
                 sound &= self.is_only_operator(at, step.op());
                 typed.heavy = self.heavy;
             }
+            sound &= self.are_names(at, &current, &bound.output);
             let expressions = lineage::expressions(&stage.def.steps[at], &current[0].schema, self.functions);
             if expressions.uses_now {
                 typed.uses_now.push(at);
@@ -256,6 +257,18 @@ impl Pass<'_, '_> {
             typed.steps.push(bound);
         }
         if sound { Ok(typed) } else { Err(self.judge(guessed(&current), stage.steps.len())) }
+    }
+
+    /// A column that a step makes has a name that can be written in a file and read on a screen.
+    fn are_names(&mut self, at: usize, inputs: &[StreamType], output: &StreamType) -> bool {
+        let is_new = |name: &str| inputs.iter().all(|input| input.schema.index_of(name).is_err());
+        let fields = output.schema.fields().iter().map(|field| field.name().as_str());
+        let found = fields.filter(|name| is_new(name)).find(|name| name.is_empty() || name.chars().any(char::is_control));
+        if let Some(name) = found {
+            let what = if name.is_empty() { "has no name" } else { "has control characters in its name" };
+            self.problems.step(self.index, at, "", format!("a column that this step makes {what}: {name:?}; give it another"));
+        }
+        found.is_none()
     }
 
     /// A stage has one operator.

@@ -14,6 +14,19 @@ fn assert_reports(found: &[String], expected: &[(&str, &str)]) {
 }
 
 #[test]
+fn columns_that_cannot_be_named_are_refused_where_they_are_made() {
+    let (pipeline, _) = Pipeline::of_bids();
+    let mut count = count_per("auction", "dateTime");
+    count["aggs"][0]["alias"] = json!("");
+    let found = pipeline
+        .sink("second")
+        .stage("nameless", &["events"], "out", json!([count]))
+        .stage("unreadable", &["events"], "second", json!([{ "op": "rename", "mapping": { "price": "a\u{0}b" } }]))
+        .mistakes();
+    assert_reports(&found, &[("stages.0.steps.0", "has no name: \"\""), ("stages.1.steps.0", "control characters in its name: \"a\\0b\"")]);
+}
+
+#[test]
 fn ten_mistakes_are_reported_together() {
     let (pipeline, _) = Pipeline::of_bids();
     let found = pipeline
