@@ -1,3 +1,4 @@
+//! P074: a flipped byte is noticed, and what it leads to depends on what the sinks promise.
 //! One byte of one object of the newest epoch flips, object after object, kind after kind.
 //!
 //! A damaged copy of a manifest is replaced from the other. A damaged mark or claim is noticed and not believed: what the mark stands for is

@@ -1,4 +1,4 @@
-//! Started again with other numbers of tasks, after a death each time: sources that are plugins and sources that are files go on where they were,
+//! P087: a task that did not exist before begins with what it is dealt. Started again with other numbers of tasks, after a death each time: sources that are plugins and sources that are files go on where they were,
 //! sinks that are plugins and sinks that are files have every row once.
 
 #![allow(clippy::unwrap_used, reason = "a test may end by panicking")]

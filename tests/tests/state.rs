@@ -105,7 +105,7 @@ fn killed(place: &Place, point: &str) -> tempfile::TempDir {
     folder
 }
 
-/// Killed at every point of the protocol in turn, on one store, it writes what an undisturbed run writes.
+/// P078: in the middle of windows, too. Killed at every point of the protocol in turn, on one store, it writes what an undisturbed run writes.
 fn survives_kills(place: &Place) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("p.toml");

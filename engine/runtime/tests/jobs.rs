@@ -399,6 +399,7 @@ fn bad_rows_follow_their_policy_and_are_counted_by_reason() {
     }
 }
 
+/// P075: what a sink could not deliver is delivered by the repeated call.
 #[test]
 fn a_sink_may_fail_for_a_while_and_refuse_rows_and_loses_none() {
     let schema = schema(&["time", "key", "value"]);

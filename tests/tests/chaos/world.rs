@@ -22,7 +22,7 @@ pub(crate) struct Pipeline {
     repeating: BTreeSet<&'static str>,
 }
 
-/// Three transactional sinks behind one source: plain files, folders of files, and a component.
+/// P083: one generator that three outputs read goes on for all of them. Three transactional sinks behind one source: plain files, folders of files, and a component.
 fn sinks() -> Pipeline {
     let jsonl = plugin("jsonl");
     let text = format!(

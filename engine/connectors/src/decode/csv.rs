@@ -318,6 +318,10 @@ impl Decoder for CsvDecoder {
         Ok(Some(mark + next))
     }
 
+    fn ends_in_lines(&self) -> bool {
+        true
+    }
+
     fn decode(&mut self, input: &[u8], last: bool, max_rows: usize) -> Result<Decoded> {
         let width = self.wanted.decoded().len();
         self.records.clear();

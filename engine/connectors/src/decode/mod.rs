@@ -140,6 +140,11 @@ pub trait Decoder: Send {
     /// Only what is wrong with the stream as a whole; bad records are part of the answer.
     fn decode(&mut self, input: &[u8], last: bool, max_rows: usize) -> Result<Decoded>;
 
+    /// Whether a line break ends a record, so that reading can go on behind a record that is too long to be looked at.
+    fn ends_in_lines(&self) -> bool {
+        false
+    }
+
     /// How many records of the block at the beginning of what was not consumed have been handed over. In formats that have no
     /// blocks, none ever.
     fn within(&self) -> u64 {

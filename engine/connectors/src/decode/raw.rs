@@ -73,6 +73,10 @@ impl Decoder for RawDecoder {
         Ok(byte_order_mark(input, last))
     }
 
+    fn ends_in_lines(&self) -> bool {
+        true
+    }
+
     fn decode(&mut self, input: &[u8], last: bool, max_rows: usize) -> Result<Decoded> {
         self.lines.clear();
         let mut at = 0;

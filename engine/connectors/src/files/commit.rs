@@ -3,9 +3,10 @@
 use super::staging::{PartName, Place, failed, make_folder, sync_folder};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use tidegate_api::{CommitOutcome, CommitToken, Committer, Epoch, Result};
+use tidegate_api::{CommitOutcome, CommitToken, Committer, Epoch, Error, Result};
 
 /// Commits by hard link, which fails if the name exists: a part appears whole or not at all, and once.
 pub(super) struct FilesCommitter {
@@ -31,14 +32,28 @@ impl FilesCommitter {
         };
         match linked {
             Ok(()) => Ok(CommitOutcome::Done),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(CommitOutcome::AlreadyDone),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => match to.try_exists() {
-                // Committed and cleared away before, by us or by somebody at the same time.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match are_equal(&from, &to) {
                 Ok(true) => Ok(CommitOutcome::AlreadyDone),
-                Ok(false) => Ok(CommitOutcome::Lost(format!("neither `{}` nor `{}` exists", from.display(), to.display()))),
-                Err(error) => Err(failed("looked at", &to, error)),
+                Ok(false) => Err(taken(&to)),
+                // Cleared away meanwhile by a commit at the same time.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Self::found(part, &from, &to),
+                Err(error) => Err(failed("compared", &to, error)),
             },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::found(part, &from, &to),
             Err(error) => Err(failed("made visible", &to, error)),
+        }
+    }
+
+    /// What became of a part that is not staged any more.
+    fn found(part: &PartName, from: &Path, to: &Path) -> Result<CommitOutcome> {
+        match fs::metadata(to) {
+            // Committed and cleared away before, by us or by somebody at the same time.
+            Ok(found) if part.size.is_none_or(|size| size == found.len()) => Ok(CommitOutcome::AlreadyDone),
+            Ok(_) => Err(taken(to)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Ok(CommitOutcome::Lost(format!("neither `{}` nor `{}` exists", from.display(), to.display())))
+            }
+            Err(error) => Err(failed("looked at", to, error)),
         }
     }
 
@@ -66,6 +81,39 @@ impl FilesCommitter {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("removed", &path, error)),
             _ => Ok(()),
         }
+    }
+}
+
+/// Names say run, epoch, task and number, so whatever else is there was put there by somebody else.
+fn taken(to: &Path) -> Error {
+    Error::config(format!(
+        "`{}` is there already and is not the part that is to be made visible under this name; nothing is overwritten: move it out of the folder \
+         and start again",
+        to.display()
+    ))
+}
+
+/// Whether two files hold the same, which two names of one file do.
+fn are_equal(one: &Path, other: &Path) -> io::Result<bool> {
+    let (of_one, of_other) = (fs::metadata(one)?, fs::metadata(other)?);
+    if (of_one.dev(), of_one.ino()) == (of_other.dev(), of_other.ino()) {
+        return Ok(true);
+    }
+    if of_one.len() != of_other.len() {
+        return Ok(false);
+    }
+    let (mut one, mut other) = (BufReader::new(fs::File::open(one)?), BufReader::new(fs::File::open(other)?));
+    loop {
+        let (left, right) = (one.fill_buf()?, other.fill_buf()?);
+        let count = left.len().min(right.len());
+        if count == 0 {
+            return Ok(left.is_empty() && right.is_empty());
+        }
+        if left[..count] != right[..count] {
+            return Ok(false);
+        }
+        one.consume(count);
+        other.consume(count);
     }
 }
 

@@ -15,7 +15,10 @@ use ::arrow::datatypes::SchemaRef;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use tidegate_api::{BadRow, Error, Ordinals, Position, Result, ResultExt};
+use tidegate_api::{BadReason, BadRow, Error, Ordinals, Position, Result, ResultExt};
+
+/// How much of a record that is too long goes to the bad rows.
+const SHOWN: usize = 4 << 10;
 
 /// Where reading goes on: bytes of a text, and records of a block that begins there; row group and row of Parquet; record batch and
 /// row of Arrow.
@@ -243,6 +246,12 @@ fn read_text(
         let last = input.ended() && limit == input.bytes().len();
         let decoded = decoder.decode(&input.bytes()[..limit], last, max_rows.max(1))?;
         if decoded.consumed == 0 && decoded.records == 0 {
+            if window >= MAX_RECORD && decoder.ends_in_lines() {
+                let first = std::mem::replace(row, *row + 1);
+                let bad = too_long(input, window, first)?;
+                let at = At { major: input.offset(), minor: 0, row: *row };
+                return Ok(Some(Rows { rows: decoded.rows, bad: vec![bad], ordinals: numbered(first, 1, &[0], ordinals), at }));
+            }
             if window >= MAX_RECORD {
                 return Err(Error::data(format!("the record at byte {} is longer than {MAX_RECORD} bytes", input.offset())));
             }
@@ -260,6 +269,24 @@ fn read_text(
         });
         let bad = bad.collect();
         return Ok(Some(Rows { rows: decoded.rows, bad, ordinals: numbered(first, decoded.records, &numbers, ordinals), at }));
+    }
+}
+
+/// Passes over a record that is longer than the `seen` bytes at hand, up to the end of a line; what is known of it is its beginning.
+fn too_long(input: &mut Input, seen: usize, row: u64) -> Result<BadRow> {
+    let start = input.offset();
+    let raw = input.bytes()[..SHOWN.min(input.bytes().len())].to_vec();
+    input.consume(seen.min(input.bytes().len()));
+    loop {
+        input.fill(1 << 20).map_err(unreadable)?;
+        let rest = input.bytes();
+        let end = rest.iter().position(|byte| *byte == b'\n');
+        let (length, done) = (end.map_or(rest.len(), |end| end + 1), end.is_some() || input.ended());
+        input.consume(length);
+        if done {
+            let message = format!("a record of {} bytes is longer than {MAX_RECORD}", input.offset() - start);
+            return Ok(BadRow::new(BadReason::TooLarge, message, raw).at(format!("row {row}, byte {start}")));
+        }
     }
 }
 

@@ -6,11 +6,12 @@
 
 use super::config::FilesSinkConfig;
 use super::part::{Part, wrapping};
-use super::staging::{PartName, Place};
+use super::staging::{PartName, Place, failed};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
+use std::fs;
 use std::time::Duration;
 use tidegate_api::sink::RowError;
 use tidegate_api::{Epoch, Result};
@@ -32,6 +33,7 @@ struct Open {
 struct Finished {
     staged: String,
     folder: String,
+    size: u64,
 }
 
 /// Parts of one epoch.
@@ -93,7 +95,10 @@ impl Parts {
     fn end(&mut self, folder: &str) -> Result<()> {
         let Some((folder, open)) = self.open.remove_entry(folder) else { return Ok(()) };
         self.held -= open.held;
-        self.finished.push(Finished { staged: open.part.finish()?, folder });
+        let staged = open.part.finish()?;
+        let path = self.place.staging.join(&staged);
+        let size = fs::metadata(&path).map_err(|error| failed("looked at", &path, error))?.len();
+        self.finished.push(Finished { staged, folder, size });
         Ok(())
     }
 
@@ -124,6 +129,7 @@ impl Parts {
             name: self.place.final_name(epoch, self.task, number, &ending),
             staged: part.staged,
             folder: part.folder,
+            size: Some(part.size),
         };
         Ok(std::mem::take(&mut self.finished).into_iter().enumerate().map(name).collect())
     }

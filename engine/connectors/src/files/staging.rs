@@ -28,7 +28,7 @@ pub(super) struct Place {
 
 /// One part in a token; both names are bare file names.
 ///
-/// `folder` came later; a token without it means the target directory itself.
+/// `folder` and `size` came later; a token without a folder means the target directory itself, one without a size knows none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PartName {
     /// In the staging folder of the token's run and sink.
@@ -38,6 +38,9 @@ pub(super) struct PartName {
     /// Below the target directory; empty for that itself.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) folder: String,
+    /// In bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) size: Option<u64>,
 }
 
 /// What a commit token holds. Fields may be added, never changed.

@@ -1,5 +1,6 @@
 //! The connector as a whole: contracts over every format, refusals, and what a crash leaves.
 
+mod cases;
 mod partitions;
 
 use super::config::{FilesSinkConfig, FilesSourceConfig};

@@ -298,6 +298,7 @@ fn kinds(actions: &[Action]) -> Vec<String> {
 
 const NOTHING: [&str; 0] = [];
 
+/// P071, P079: sources are told that rows are safe once manifest and sinks have them, never before.
 #[test]
 fn an_epoch_goes_through_every_step_in_order() {
     let mut world = World::aligning(config());
@@ -421,6 +422,7 @@ fn whoever_loses_the_create_is_fenced_and_silent() {
     assert!(world.feed(Fact::StopRequested).is_empty());
 }
 
+/// P092: what was prepared and is gone is loss, and is said loudly.
 #[test]
 fn lost_rows_end_the_run_as_data_loss() {
     let mut world = World::new(config());

@@ -188,6 +188,7 @@ fn a_fresh_start_closes_the_run_and_every_later_start_follows_it() {
     assert!(why.contains("closed"), "{why}");
 }
 
+/// P086: state that was dealt out otherwise is refused, never dealt out anew in silence.
 #[test]
 fn what_does_not_fit_the_plan_is_refused_with_every_reason_at_once() {
     let (store, _) = running(EventTime(0));

@@ -129,6 +129,7 @@ fn damage_after_the_start_is_noticed_when_a_piece_is_read() {
     assert!(error.to_string().contains(&pieces[0].object), "{error}");
 }
 
+/// P099: nothing outside what expired manifests name is deleted.
 #[test]
 fn pruning_keeps_what_it_must_and_touches_nothing_else() {
     let outside = Outside::default();

@@ -1,4 +1,5 @@
-//! Calls that come again: replayed, at once, after an answer that was lost, after half of the work.
+//! Calls that come again: replayed, at once, after an answer that was lost, after half of the work (P205: what was
+//! reported as failed and has happened is not undone).
 
 use super::bench::{Bench, generation, is_visible};
 use tidegate_api::{CommitOutcome, CommitToken};

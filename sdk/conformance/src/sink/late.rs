@@ -1,4 +1,4 @@
-//! An old process that was frozen goes on when a later start has long taken over.
+//! An old process that was frozen goes on when a later start has long taken over (P203: its commit arrives after the next start has looked).
 
 use super::bench::{Bench, generation, is_visible};
 use tidegate_api::CommitOutcome;

@@ -187,6 +187,10 @@ impl Decoder for JsonDecoder {
         Ok(byte_order_mark(input, last))
     }
 
+    fn ends_in_lines(&self) -> bool {
+        true
+    }
+
     fn decode(&mut self, input: &[u8], last: bool, max_rows: usize) -> Result<Decoded> {
         let consumed = self.find_lines(input, last, max_rows);
         let rows: Vec<&[u8]> = self.lines.iter().map(|line| input[line.clone()].trim_ascii_end()).collect();
