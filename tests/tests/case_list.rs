@@ -68,3 +68,30 @@ fn every_case_of_time_joins_aggregates_and_state_is_listed() {
     }
     assert!(looked_at > 50, "{looked_at} cases");
 }
+
+/// Every line of the failure table names tests, and all of them exist.
+#[test]
+fn every_failure_of_an_epoch_has_its_tests() {
+    let page = std::fs::read_to_string(root().join("docs/design/0001-epochs.md")).unwrap();
+    let (_, table) = page.split_once("| what | who notices | what happens | tests |").unwrap();
+    let (mut sources, mut folders) = (String::new(), vec![root().join("engine"), root().join("tests/tests")]);
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                sources += &std::fs::read_to_string(path).unwrap();
+            }
+        }
+    }
+    let lines: Vec<&str> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
+    assert!(lines.len() > 20, "{lines:#?}");
+    for line in lines {
+        let last = line.trim_matches('|').rsplit(" | ").next().unwrap();
+        let tests: Vec<&str> = last.split('`').skip(1).step_by(2).collect();
+        assert!(!tests.is_empty(), "no test: {line}");
+        for test in tests {
+            assert!(sources.contains(&format!("fn {test}(")), "`{test}` does not exist: {line}");
+        }
+    }
+}
