@@ -1,4 +1,4 @@
-//! Everything a newcomer or CI runs: `cargo xtask demo`, `test`, `guests`, `bench`, `soak`, `chaos`, `services`.
+//! Everything a newcomer or CI runs: `cargo xtask demo`, `test`, `guests`, `bench`, `soak`, `chaos`, `simulate`, `services`.
 //!
 //! Each command checks the machine first, installs what is missing where it may, and builds what it needs, so that a fresh
 //! clone needs nothing but Rust and a C compiler.
@@ -11,6 +11,7 @@ mod fuzz;
 mod guests;
 mod process;
 mod services;
+mod simulate;
 mod soak;
 mod system;
 mod test;
@@ -62,6 +63,18 @@ enum Task {
         #[arg(long, default_value_t = 30)]
         kills: u32,
     },
+    /// Simulate whole jobs under many seeds, and fail with the first that breaks a promise
+    Simulate {
+        /// How many seeds
+        #[arg(long, default_value_t = 100_000)]
+        seeds: u64,
+        /// The first of them; without it one that the clock decides
+        #[arg(long)]
+        first: Option<u64>,
+        /// Jobs of simple operators instead, which leave more seeds a second to the protocol alone
+        #[arg(long)]
+        simple: bool,
+    },
     /// Start or stop a server that tests run against
     Services {
         /// What to do
@@ -89,6 +102,7 @@ fn main() -> Result<ExitCode> {
         Task::Fuzz { minutes, filter } => fuzz::run_all(&root, minutes, filter.as_deref()),
         Task::Soak { millions, binary, filter } => soak::run_all(&root, millions, filter.as_deref(), binary),
         Task::Chaos { kills } => test::chaos(&root, kills),
+        Task::Simulate { seeds, first, simple } => simulate::run_all(&root, seeds, first, simple),
         Task::Services { order, service } => services::run(order, service),
     }?;
     Ok(ExitCode::SUCCESS)

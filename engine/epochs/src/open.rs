@@ -16,6 +16,8 @@ mod tests;
 
 use crate::claim;
 use crate::keys::RunNumber;
+#[cfg(any(test, feature = "testkit"))]
+use crate::machine::PlantedBug;
 use crate::manifest::{End, Manifest, SourceEntry, SplitEntry};
 use crate::publish::{History, Published, mend, newest_run, publish};
 use crate::recovery::{JobShape, RecoveryPlan};
@@ -50,12 +52,33 @@ pub struct OpenRequest {
     pub shape: JobShape,
     /// Knows dead holders, if the host can tell (same machine, process gone).
     pub is_gone: Option<IsGone>,
+    #[cfg(any(test, feature = "testkit"))]
+    planted: PlantedBug,
 }
 
 impl OpenRequest {
     /// A start that goes on where the last one ended.
     pub fn new(run_id: RunId, holder: impl Into<String>, interval: Duration, shape: JobShape) -> Self {
-        OpenRequest { run_id, holder: holder.into(), interval, fresh: false, takeover: false, from: None, shape, is_gone: None }
+        OpenRequest {
+            run_id,
+            holder: holder.into(),
+            interval,
+            fresh: false,
+            takeover: false,
+            from: None,
+            shape,
+            is_gone: None,
+            #[cfg(any(test, feature = "testkit"))]
+            planted: PlantedBug::None,
+        }
+    }
+
+    /// Plants a mistake.
+    #[cfg(any(test, feature = "testkit"))]
+    #[must_use]
+    pub fn with_planted_bug(mut self, bug: PlantedBug) -> Self {
+        self.planted = bug;
+        self
     }
 
     /// The request as it stands once its own start has published `newest`: what it asked for once is done and not asked for again.
@@ -302,6 +325,12 @@ fn next_manifest(request: &OpenRequest, history: &History, base: &Manifest, ende
         for sink in next.sinks.values_mut() {
             sink.pending.clear();
         }
+    }
+    #[cfg(any(test, feature = "testkit"))]
+    match request.planted {
+        PlantedBug::PendingForgotten => next.sinks.values_mut().for_each(|sink| sink.pending.clear()),
+        PlantedBug::GenerationReused => next.generation = base.generation,
+        _ => {}
     }
     Ok(next)
 }

@@ -8,6 +8,8 @@
 mod tests;
 
 use crate::keys::{self, Copy, RunNumber};
+#[cfg(any(test, feature = "testkit"))]
+use crate::machine::PlantedBug;
 use crate::manifest::Manifest;
 use crate::recovery::RecoveryPlan;
 use crate::store::EpochStore;
@@ -20,6 +22,8 @@ pub struct Pruner {
     run: RunNumber,
     keep: usize,
     known: BTreeMap<Epoch, Named>,
+    #[cfg(any(test, feature = "testkit"))]
+    planted: PlantedBug,
 }
 
 #[derive(Debug)]
@@ -40,7 +44,13 @@ pub struct Expired {
 impl Pruner {
     /// A pruner that retains `keep` manifests (at least one) and knows `manifests`.
     pub fn new<'a>(run: RunNumber, keep: usize, manifests: impl IntoIterator<Item = &'a Manifest>) -> Self {
-        let mut pruner = Pruner { run, keep: keep.max(1), known: BTreeMap::new() };
+        let mut pruner = Pruner {
+            run,
+            keep: keep.max(1),
+            known: BTreeMap::new(),
+            #[cfg(any(test, feature = "testkit"))]
+            planted: PlantedBug::None,
+        };
         for manifest in manifests {
             pruner.published(manifest);
         }
@@ -75,6 +85,14 @@ impl Pruner {
         Ok(pruner)
     }
 
+    /// Plants a mistake.
+    #[cfg(any(test, feature = "testkit"))]
+    #[must_use]
+    pub fn with_planted_bug(mut self, bug: PlantedBug) -> Self {
+        self.planted = bug;
+        self
+    }
+
     /// A manifest was published.
     pub fn published(&mut self, manifest: &Manifest) {
         let objects = manifest.objects().into_iter().map(str::to_string).collect();
@@ -85,6 +103,8 @@ impl Pruner {
     pub fn expired(&self) -> Expired {
         let border = self.known.len().saturating_sub(self.keep);
         let retained: BTreeSet<&String> = self.known.values().skip(border).flat_map(|named| &named.objects).collect();
+        #[cfg(any(test, feature = "testkit"))]
+        let retained = if self.planted == PlantedBug::NamedObjectsPruned { BTreeSet::new() } else { retained };
         let expiring = || self.known.iter().take(border);
         Expired {
             objects: expiring().flat_map(|(_, named)| &named.objects).filter(|object| !retained.contains(object)).cloned().collect(),

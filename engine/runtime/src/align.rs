@@ -42,6 +42,11 @@ impl Alignment {
         !self.complete && self.inputs[input] == Input::Open
     }
 
+    /// Whether this input has brought its barrier and waits for the others'.
+    pub(crate) fn is_held(&self, input: usize) -> bool {
+        !self.complete && self.inputs[input] == Input::Arrived
+    }
+
     /// Whether a barrier has arrived on some input and not on all.
     pub(crate) fn is_pending(&self) -> bool {
         self.pending.is_some()

@@ -7,6 +7,7 @@
 use crate::graph::SourceNode;
 use crate::job::{Job, JobControl};
 use crate::killpoint::{KillPoint, Watched};
+use crate::planted::Planted;
 use crate::signal::Signal;
 use crate::start::Assigned;
 use crate::task::{Command, Report};
@@ -314,7 +315,7 @@ impl Coordinator {
             Action::AcknowledgeSources { epoch } => self.acknowledge(epoch),
             Action::WriteMark { epoch } => {
                 self.parts.job.config.kill(KillPoint::BeforeMark, epoch)?;
-                let fact = match mark_committed(self.parts.job.store.as_ref(), self.parts.ledger.manifest()) {
+                let fact = match self.write_mark() {
                     Ok(()) => Fact::MarkWritten { epoch },
                     Err(error) => Fact::Failed { epoch, step: Step::Mark, error },
                 };
@@ -345,6 +346,13 @@ impl Coordinator {
         Ok(Control::Progress)
     }
 
+    fn write_mark(&self) -> Result<()> {
+        if self.parts.job.config.planted().is(Planted::MarkMissing) {
+            return Ok(());
+        }
+        mark_committed(self.parts.job.store.as_ref(), self.parts.ledger.manifest())
+    }
+
     /// The outer error ends the attempt, the inner one may be repeated; so for all that follow.
     fn write_states(&mut self, epoch: Epoch) -> Result<Result<()>> {
         let (store, config) = (&self.parts.job.store, &self.parts.job.config);
@@ -359,6 +367,7 @@ impl Coordinator {
         });
         match ended {
             Some(error) => Err(error),
+            None if config.planted().is(Planted::StateNotAwaited) => Ok(Ok(())),
             None => Ok(written),
         }
     }
@@ -384,7 +393,7 @@ impl Coordinator {
             }
             Published::Theirs { owner } => {
                 #[cfg(feature = "testkit")]
-                if self.parts.job.config.planted.epochs == tidegate_epochs::PlantedBug::FenceSkipped {
+                if self.parts.job.config.planted().is(Planted::Epochs(tidegate_epochs::PlantedBug::FenceSkipped)) {
                     self.parts.ledger.published();
                 }
                 Fact::ManifestConflict { epoch, owner }

@@ -2,6 +2,7 @@
 
 use crate::align::{Aligned, Alignment};
 use crate::edge::EdgeReceiver;
+use crate::planted::Planted;
 use crate::watermark::WatermarkMerge;
 use tidegate_api::{Barrier, Counter, Event, Result, Watermark};
 
@@ -24,6 +25,7 @@ pub(crate) struct Inputs {
     apart: Vec<Apart>,
     told: Option<(usize, Watermark)>,
     next: usize,
+    planted: Planted,
 }
 
 /// The edges of one input.
@@ -57,7 +59,13 @@ impl Inputs {
             Apart { merge: WatermarkMerge::new(edges.len()), edges }
         };
         let apart = if inputs > 1 { (0..inputs).map(apart).collect() } else { Vec::new() };
-        Inputs { edges, align: Alignment::new(count), merge: WatermarkMerge::new(count), apart, told: None, next: 0 }
+        Inputs { edges, align: Alignment::new(count), merge: WatermarkMerge::new(count), apart, told: None, next: 0, planted: Planted::None }
+    }
+
+    /// Plants a mistake, for the simulator.
+    pub(crate) fn planting(mut self, planted: Planted) -> Self {
+        self.planted = planted;
+        self
     }
 
     /// Takes the next event of an edge that may be read; `None` if there is none.
@@ -70,7 +78,8 @@ impl Inputs {
         let heeded = !self.align.is_pending();
         for offset in 0..self.edges.len() {
             let at = (self.next + offset) % self.edges.len();
-            if !self.align.may_read(at) || (heeded && held(self.edges[at].input)) {
+            let leaks = self.planted.is(Planted::BarrierNotAligned) && self.align.is_held(at);
+            if !(self.align.may_read(at) || leaks) || (heeded && held(self.edges[at].input)) {
                 continue;
             }
             let edge = &self.edges[at];

@@ -6,6 +6,7 @@ use crate::edge::Capacity;
 use crate::graph::JobGraph;
 use crate::killpoint::{KillHook, KillPoint};
 use crate::metrics::{Meters, MetricsSnapshot, NodeRole};
+use crate::planted::Planted;
 use crate::restart::{RestartPolicy, Restarts};
 use crate::signal::Signal;
 use crate::spill::MemoryLimit;
@@ -77,19 +78,9 @@ pub struct JobConfig {
     pub rebuild_sink: Option<RebuildSink>,
     /// For chaos tests.
     pub kill: Option<KillHook>,
-    /// For the simulator: mistakes that it must find.
+    /// For the simulator: a mistake that it must find.
     #[cfg(feature = "testkit")]
     pub planted: Planted,
-}
-
-/// Mistakes that a simulator must find.
-#[cfg(feature = "testkit")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Planted {
-    /// In the order of an epoch.
-    pub epochs: tidegate_epochs::PlantedBug,
-    /// A source's position is taken after the next batch.
-    pub position_runs_ahead: bool,
 }
 
 impl JobConfig {
@@ -122,8 +113,17 @@ impl JobConfig {
             rebuild_sink: None,
             kill: None,
             #[cfg(feature = "testkit")]
-            planted: Planted::default(),
+            planted: Planted::None,
         }
+    }
+
+    /// The mistake that is planted; none outside tests.
+    pub(crate) fn planted(&self) -> Planted {
+        #[cfg(feature = "testkit")]
+        let planted = self.planted;
+        #[cfg(not(feature = "testkit"))]
+        let planted = Planted::None;
+        planted
     }
 
     /// Among how many tasks of a node one task's part of what may be under way is shared.
@@ -258,6 +258,12 @@ impl JobControl {
 
     pub(crate) fn signal(&self) -> &Signal {
         &self.0.signal
+    }
+
+    /// The counters of the attempt under way.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn meters(&self) -> Arc<Meters> {
+        Arc::clone(&self.0.meters.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn show(&self, meters: Arc<Meters>) {

@@ -21,6 +21,7 @@ mod killpoint;
 mod late;
 pub mod metrics;
 mod output;
+mod planted;
 mod restart;
 mod signal;
 #[cfg(feature = "testkit")]
@@ -34,7 +35,7 @@ pub mod watermark;
 pub use edge::Capacity;
 pub use graph::JobGraph;
 #[cfg(feature = "testkit")]
-pub use job::Planted;
+pub use planted::Planted;
 pub use job::{Ending, Job, JobConfig, JobControl, Outcome, Progress, RebuildSink};
 pub use killpoint::{KillHook, KillPoint};
 pub use late::FutureRowsStep;

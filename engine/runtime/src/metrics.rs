@@ -71,7 +71,7 @@ impl WatermarkGauge {
     }
 
     /// `None` while idle.
-    fn get(&self) -> Option<EventTime> {
+    pub(crate) fn get(&self) -> Option<EventTime> {
         Some(self.0.load(Ordering::Relaxed)).filter(|value| *value != IDLE).map(EventTime)
     }
 }

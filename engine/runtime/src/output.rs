@@ -7,6 +7,7 @@
 
 use crate::edge::EdgeSender;
 use crate::exchange::Exchange;
+use crate::planted::Planted;
 use crate::size::batch_bytes;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -82,12 +83,20 @@ pub(crate) struct Outputs {
     gathers: usize,
     said: Watermark,
     reached: EventTime,
+    planted: Planted,
 }
 
 impl Outputs {
     pub(crate) fn new(edges: Vec<OutEdge>, batch_rows: usize, batch_bytes: usize) -> Self {
         let gathers = usize::MAX;
-        Outputs { edges, batch_rows, batch_bytes, gathers, said: Watermark::At(EventTime::MIN), reached: EventTime::MIN }
+        Outputs { edges, batch_rows, batch_bytes, gathers, said: Watermark::At(EventTime::MIN), reached: EventTime::MIN, planted: Planted::None }
+    }
+
+    /// Plants a mistake, for the simulator.
+    #[must_use]
+    pub(crate) fn planting(mut self, planted: Planted) -> Self {
+        self.planted = planted;
+        self
     }
 
     /// Limits what is gathered for all targets of an edge to about this many batches: with very many targets a batch for each of
@@ -151,7 +160,7 @@ impl Outputs {
                 outlet.queue_watermark();
             }
             outlet.watermark = Some(watermark);
-            if outlet.gathered.is_empty() {
+            if outlet.gathered.is_empty() || self.planted.is(Planted::PromiseOvertakesRows) {
                 outlet.queue_watermark();
             }
         }
@@ -159,6 +168,12 @@ impl Outputs {
 
     /// Sends a barrier to every target, behind everything sent so far.
     pub(crate) fn barrier(&mut self, barrier: Barrier) -> Result<()> {
+        if self.planted.is(Planted::BarrierOvertakesRows) {
+            for outlet in self.edges.iter_mut().flat_map(|edge| &mut edge.outlets) {
+                outlet.queue.push_front(Queued { event: Event::Barrier(barrier), rows: 0, bytes: 0 });
+            }
+            return Ok(());
+        }
         self.control(|| Event::Barrier(barrier))
     }
 

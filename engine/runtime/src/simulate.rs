@@ -1,21 +1,26 @@
 //! The seeded simulator: the same tasks and coordinator as in production, without threads.
 //!
-//! A seed decides which participant steps next, when time passes, when the store fails or is slow, and when everything dies: between any two
-//! steps, inside any call of the store, or at a kill point. What died is started again from the store, perhaps with other numbers
-//! of tasks. Sometimes it is not dead but only slow: then it goes on beside its successor, as a machine does that was cut off, and
-//! has to be fenced. Equal seeds give equal traces.
+//! A seed decides which participant steps next, when time passes and clocks jump, when the store fails, is slow or carries out a call long
+//! after it was given up, when somebody asks for a stop, and when everything dies: between any two steps, inside any call of the
+//! store, or at a kill point. What died or stopped is started again from the store, perhaps with other numbers of tasks. Sometimes it is
+//! not dead but only slow: then it goes on beside its successor, as a machine does that was cut off, and has to be fenced. Equal
+//! seeds give equal traces. Every transition is held to the named [`INVARIANTS`].
 //!
 //! Only participants whose signal is up, or whose time has come, are stepped, as a parked thread would be. So a forgotten
 //! wake-up is a deadlock, and the simulator says so.
 
 mod process;
 mod random;
+pub mod seeds;
 mod store;
+pub mod watch;
 
 pub use self::random::SimRandom;
+pub use self::watch::INVARIANTS;
 
-use self::process::{Fate, Process};
-use self::store::SlowStore;
+use self::process::{Fate, Process, Traces};
+use self::store::{LateStore, SlowStore, Stragglers};
+use self::watch::{Event, Watch, WatchedStore, watch_ends};
 use crate::graph::JobGraph;
 use crate::job::{Ending, Job, JobConfig, JobControl};
 use crate::killpoint::KillPoint;
@@ -37,8 +42,14 @@ pub struct SimConfig {
     pub deaths: u32,
     /// Whether some of the dead are only cut off and go on beside their successor.
     pub zombies: bool,
-    /// Whether calls of the store fail and take time.
+    /// Whether calls of the store fail, take time, and arrive late.
     pub faults: bool,
+    /// How many stops are asked for at most; what stopped is started again.
+    pub stops: u32,
+    /// Whether clocks jump: the wall clock alone, in both directions, or both as after a suspended machine.
+    pub jumps: bool,
+    /// How often the job comes to its end before the simulation does; all but the last end must be a suspension.
+    pub ends: u32,
     /// Give up after so many steps: something does not come to its end.
     pub most_steps: u64,
 }
@@ -46,7 +57,7 @@ pub struct SimConfig {
 impl SimConfig {
     /// Everything may happen.
     pub fn new(seed: u64) -> Self {
-        SimConfig { seed, deaths: 6, zombies: true, faults: true, most_steps: 2_000_000 }
+        SimConfig { seed, deaths: 6, zombies: true, faults: true, stops: 2, jumps: true, ends: 1, most_steps: 2_000_000 }
     }
 }
 
@@ -55,10 +66,29 @@ impl SimConfig {
 pub struct SimStart<'a> {
     /// The number of the start, from 0.
     pub number: u32,
+    /// How often the job has come to its end before.
+    pub ended: u32,
     /// For choices of the test, such as the number of tasks.
     pub random: &'a mut SimRandom,
     /// The only clock.
     pub clock: Arc<dyn Clock>,
+}
+
+/// A job to be simulated. A closure that gives the graph is one.
+pub trait SimJob {
+    /// What a start runs.
+    fn start(&mut self, start: SimStart<'_>) -> (JobGraph, JobConfig);
+
+    /// The outside does something by itself between two steps, such as answering what it was asked long ago. Called now and then.
+    fn outside(&mut self, random: &mut SimRandom) {
+        let _ = random;
+    }
+}
+
+impl<F: FnMut(SimStart<'_>) -> (JobGraph, JobConfig)> SimJob for F {
+    fn start(&mut self, start: SimStart<'_>) -> (JobGraph, JobConfig) {
+        self(start)
+    }
 }
 
 /// What happened.
@@ -76,11 +106,36 @@ pub struct SimReport {
     pub zombies: u32,
     /// How many of them ran into the fence.
     pub fenced: u32,
+    /// Stops that were carried out.
+    pub stops: u32,
+    /// Jumps of a clock.
+    pub jumps: u32,
+    /// Calls of the store that were carried out after they had been given up.
+    pub late_calls: u32,
+    /// Transitions that were held to the invariants.
+    pub transitions: u64,
     /// Deaths by kill point.
     pub kill_points: BTreeMap<&'static str, u32>,
 }
 
 impl SimReport {
+    /// Adds up what happened in several simulations.
+    pub fn add(&mut self, other: SimReport) {
+        self.trace ^= other.trace;
+        self.steps += other.steps;
+        self.starts += other.starts;
+        self.deaths += other.deaths;
+        self.zombies += other.zombies;
+        self.fenced += other.fenced;
+        self.stops += other.stops;
+        self.jumps += other.jumps;
+        self.late_calls += other.late_calls;
+        self.transitions += other.transitions;
+        for (point, count) in other.kill_points {
+            *self.kill_points.entry(point).or_default() += count;
+        }
+    }
+
     fn note(&mut self, what: u64) {
         self.trace = random::mix(self.trace ^ what);
     }
@@ -92,21 +147,27 @@ struct World<'a> {
     random: SimRandom,
     clock: Arc<ManualClock>,
     store: MemoryStore,
-    make: &'a mut dyn FnMut(SimStart<'_>) -> (JobGraph, JobConfig),
+    stragglers: Stragglers,
+    watch: Watch,
+    job: &'a mut dyn SimJob,
+    ended: u32,
     report: SimReport,
 }
 
 /// Runs a job to its end under everything that the seed holds.
 ///
 /// # Errors
-/// What ended the job other than an injected failure, or a deadlock; with the seed.
-pub fn simulate(config: SimConfig, make: &mut dyn FnMut(SimStart<'_>) -> (JobGraph, JobConfig)) -> Result<SimReport> {
+/// What ended the job other than an injected failure, an invariant that did not hold, or a deadlock; with the seed.
+pub fn simulate(config: SimConfig, job: &mut dyn SimJob) -> Result<SimReport> {
     let seed = config.seed;
     let world = World {
         random: SimRandom::new(seed),
         clock: Arc::new(ManualClock::at(EventTime::from_millis(1_700_000_000_000))),
         store: MemoryStore::new(),
-        make,
+        stragglers: Stragglers::default(),
+        watch: Watch::default(),
+        job,
+        ended: 0,
         report: SimReport::default(),
         config,
     };
@@ -121,6 +182,7 @@ impl World<'_> {
             if self.report.steps >= self.config.most_steps {
                 return Err(Error::internal(format!("no end after {} steps", self.report.steps)));
             }
+            self.watch.verdict()?;
             let Some(process) = &mut current else {
                 current = self.begin()?;
                 continue;
@@ -132,6 +194,7 @@ impl World<'_> {
             self.report.steps += 1;
             self.report.note(fate.code() | u64::from(of_zombie) << 32);
             self.pass_time(process, &mut zombie, &fate)?;
+            self.meddle(process)?;
             match fate {
                 Fate::Stepped(_) | Fate::Asleep => {}
                 Fate::Died if of_zombie => zombie = None,
@@ -143,12 +206,21 @@ impl World<'_> {
                     self.died(process);
                     current = None;
                 }
-                Fate::Ended(Ok(Ending::Ended { .. })) => return Ok(self.report),
-                Fate::Ended(Ok(other)) => return Err(Error::internal(format!("nobody asked for {other:?}"))),
+                Fate::Ended(Ok(ending)) => {
+                    process.watch_the_end();
+                    self.watch.on(&Event::Ended);
+                    self.watch.verdict()?;
+                    if self.ended(ending)? {
+                        self.report.transitions = self.watch.transitions();
+                        return Ok(self.report);
+                    }
+                    current = None;
+                }
                 Fate::Ended(Err(error)) => {
                     match error.kind() {
                         ErrorKind::External { .. } => {}
                         ErrorKind::Config | ErrorKind::Data | ErrorKind::Fenced | ErrorKind::Limit | ErrorKind::Internal => {
+                            self.watch.verdict()?;
                             return Err(error);
                         }
                     }
@@ -163,6 +235,50 @@ impl World<'_> {
                 }
             }
         }
+    }
+
+    /// A process came to an end that is one. Answers whether it was the last.
+    fn ended(&mut self, ending: Ending) -> Result<bool> {
+        self.report.note(0xe4d);
+        match ending {
+            Ending::Stopped { .. } => {
+                self.report.stops += 1;
+                Ok(false)
+            }
+            Ending::Ended { .. } | Ending::AlreadyComplete { .. } => {
+                self.ended += 1;
+                if self.ended < self.config.ends && self.watch.is_drained() {
+                    return Err(Error::internal(format!("the job has drained, and {} ends are to come", self.config.ends - self.ended)));
+                }
+                Ok(self.ended >= self.config.ends)
+            }
+        }
+    }
+
+    /// What the outside does between two steps.
+    fn meddle(&mut self, process: &Process) -> Result<()> {
+        if self.report.stops < self.config.stops && self.random.one_in(800) {
+            process.request_stop();
+        }
+        if self.config.jumps && self.random.one_in(1000) {
+            self.report.jumps += 1;
+            let wall = self.clock.wall().as_millis();
+            let by = 1 + self.random.below(4 * 3_600_000) as i64;
+            match self.random.below(3) {
+                0 => self.clock.jump_to(EventTime::from_millis(wall + by)),
+                1 => self.clock.jump_to(EventTime::from_millis(wall - by)),
+                _ => self.clock.advance(Duration::from_millis(by.unsigned_abs())),
+            }
+        }
+        if self.stragglers.len() > 0 && self.random.one_in(60) {
+            self.report.late_calls += 1;
+            let store = WatchedStore::new(self.store.clone(), self.watch.clone());
+            self.stragglers.land(&store, &mut self.random)?;
+        }
+        if self.random.one_in(16) {
+            self.job.outside(&mut self.random);
+        }
+        Ok(())
     }
 
     /// Time passes in small steps, and jumps when everybody sleeps.
@@ -221,7 +337,10 @@ impl World<'_> {
         self.report.starts += 1;
         self.report.steps += 1;
         let clock: Arc<dyn Clock> = self.clock.clone();
-        let (graph, mut config) = (self.make)(SimStart { number, random: &mut self.random, clock: Arc::clone(&clock) });
+        let start_of = SimStart { number, ended: self.ended, random: &mut self.random, clock: Arc::clone(&clock) };
+        let (mut graph, mut config) = self.job.start(start_of);
+        watch_ends(&mut graph, &self.watch);
+        self.watch.keep(config.keep_epochs);
         let plan = FaultPlan::new(self.random.draw());
         let may_die = self.report.deaths < self.config.deaths;
         if self.config.faults {
@@ -238,17 +357,25 @@ impl World<'_> {
         if may_die {
             config.kill = Some(hook(&plan, &killed_at, self.random.draw()));
         }
-        let mut store: Arc<dyn EpochStore> = Arc::new(FaultyStore::new(Arc::new(self.store.clone()), plan.clone()));
+        let mut store: Arc<dyn EpochStore> = Arc::new(WatchedStore::new(self.store.clone(), self.watch.clone()));
+        if self.config.faults {
+            store = Arc::new(LateStore::new(store, self.stragglers.clone(), self.random.draw()));
+        }
+        store = Arc::new(FaultyStore::new(store, plan.clone()));
         if self.config.faults {
             store = Arc::new(SlowStore::new(store, Arc::clone(&self.clock), self.random.draw()));
         }
         let job = Job::prepare(graph, config, store)?;
         let control = JobControl::new();
         match start(&job, &control) {
-            Ok(Start::Running(running)) => Ok(Some(Process::new(*running, control, plan, killed_at, self.clock.clone()))),
+            Ok(Start::Running(running)) => {
+                let traces = Traces { watch: self.watch.clone(), process: number };
+                Ok(Some(Process::new(*running, control, plan, killed_at, self.clock.clone(), traces)))
+            }
             Ok(Start::Complete(epoch)) => {
                 // It had completed, and died before anybody learned of it.
-                Ok(Some(Process::complete(epoch, control, plan, self.clock.clone())))
+                let traces = Traces { watch: self.watch.clone(), process: number };
+                Ok(Some(Process::complete(epoch, control, plan, self.clock.clone(), traces)))
             }
             Err(failure) => match failure.error.kind() {
                 ErrorKind::External { .. } => {
@@ -261,7 +388,10 @@ impl World<'_> {
                     self.clock.advance(Duration::from_millis(1));
                     Ok(None)
                 }
-                ErrorKind::Config | ErrorKind::Data | ErrorKind::Fenced | ErrorKind::Limit | ErrorKind::Internal => Err(failure.error),
+                ErrorKind::Config | ErrorKind::Data | ErrorKind::Fenced | ErrorKind::Limit | ErrorKind::Internal => {
+                    self.watch.verdict()?;
+                    Err(failure.error)
+                }
             },
         }
     }

@@ -12,6 +12,7 @@ use crate::graph::{Node, NodeKind, SinkNode};
 use crate::job::{Failure, Job, JobControl};
 use crate::killpoint::KillPoint;
 use crate::metrics::Meters;
+use crate::planted::Planted;
 use crate::task::{Seat, Task};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -97,7 +98,20 @@ fn request(job: &Job) -> OpenRequest {
     if let Some(is_gone) = &config.is_gone {
         request = request.with_is_gone(Arc::clone(is_gone));
     }
+    #[cfg(feature = "testkit")]
+    {
+        request = request.with_planted_bug(planted_in_epochs(job));
+    }
     request
+}
+
+/// The mistake that epochs are to make.
+#[cfg(feature = "testkit")]
+fn planted_in_epochs(job: &Job) -> tidegate_epochs::PlantedBug {
+    match job.config.planted() {
+        Planted::Epochs(bug) => bug,
+        _ => tidegate_epochs::PlantedBug::None,
+    }
 }
 
 /// A sink that promises exactly-once does so by two phases.
@@ -133,6 +147,8 @@ fn begin(job: &Job, request: &OpenRequest) -> Result<Begun, Failure> {
                     tracing::warn!(sink, "rows come again, because the start went back beyond a published epoch");
                 }
                 let pruner = Pruner::open(job.store.as_ref(), &plan, job.config.keep_epochs)?;
+                #[cfg(feature = "testkit")]
+                let pruner = pruner.with_planted_bug(planted_in_epochs(job));
                 let manifest = plan.manifest;
                 tracing::info!(epoch = %manifest.epoch, generation = %manifest.generation, "goes on");
                 return Ok(Begun::At(Box::new(Base { manifest, pruner, restoring: true })));
@@ -154,6 +170,8 @@ fn begin(job: &Job, request: &OpenRequest) -> Result<Begun, Failure> {
                         tracing::info!(run = %manifest.run_id, "begins");
                         job.config.kill(KillPoint::AfterOpening, manifest.epoch)?;
                         let pruner = Pruner::new(manifest.run, job.config.keep_epochs, [&manifest]);
+                        #[cfg(feature = "testkit")]
+                        let pruner = pruner.with_planted_bug(planted_in_epochs(job));
                         return Ok(Begun::At(Box::new(Base { manifest, pruner, restoring: false })));
                     }
                     // Somebody else began the run in between.
@@ -182,7 +200,10 @@ fn settle_plan(job: &Job, plan: &RecoveryPlan) -> Result<()> {
             }
         };
         let Some(writing) = writing else { return Ok(Box::new(LeftAlone)) };
-        let committer = writing.committer(ctx)?;
+        let mut committer = writing.committer(ctx)?;
+        if job.config.planted().is(Planted::UndoneBeforeCommitted) {
+            committer.recover(&[])?;
+        }
         Ok(match &job.config.kill {
             Some(_) => Box::new(WatchedCommitter { inner: committer, job: job.clone(), epoch: plan.epoch() }),
             None => committer,
@@ -334,7 +355,7 @@ fn equip(job: &Job, control: &JobControl, request: &OpenRequest, base: Base) -> 
     machine_config = machine_config.with_at_end(job.config.at_end);
     let machine = EpochMachine::new(machine_config);
     #[cfg(feature = "testkit")]
-    let machine = machine.with_planted_bug(job.config.planted.epochs);
+    let machine = machine.with_planted_bug(planted_in_epochs(job));
     control.show(Arc::clone(&meters));
     let parts = CoordinatorParts {
         job: job.clone(),

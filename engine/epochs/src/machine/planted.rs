@@ -1,8 +1,8 @@
-//! Bugs to be found. A simulator that does not find them by a run's output alone is not looking.
+//! Bugs to be found. A simulator that does not find them is not looking.
 
 use super::{Action, EpochMachine, Step};
 
-/// A planted mistake in the order of an epoch.
+/// A planted mistake: in the order of an epoch, in how a start begins, in what is pruned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PlantedBug {
     /// No mistake.
@@ -16,6 +16,25 @@ pub enum PlantedBug {
     FenceSkipped,
     /// The mark is written before the sinks are committed. A crash in between loses the epoch's rows.
     MarkBeforeCommit,
+    /// A start forgets the tokens that the newest manifest left pending. Their rows are undone although their epoch was published.
+    PendingForgotten,
+    /// A start goes on under the generation of the one before it. Two processes make objects and transactions of one name.
+    GenerationReused,
+    /// What expires is deleted although a retained manifest names it.
+    NamedObjectsPruned,
+}
+
+impl PlantedBug {
+    /// Every mistake.
+    pub const ALL: [PlantedBug; 7] = [
+        PlantedBug::AckBeforeManifest,
+        PlantedBug::CommitBeforeManifest,
+        PlantedBug::FenceSkipped,
+        PlantedBug::MarkBeforeCommit,
+        PlantedBug::PendingForgotten,
+        PlantedBug::GenerationReused,
+        PlantedBug::NamedObjectsPruned,
+    ];
 }
 
 impl EpochMachine {
@@ -31,16 +50,14 @@ impl EpochMachine {
         match self.planted {
             PlantedBug::AckBeforeManifest => vec![Action::AcknowledgeSources { epoch }],
             PlantedBug::CommitBeforeManifest => vec![Action::CommitSinks { epoch }],
-            PlantedBug::None | PlantedBug::FenceSkipped | PlantedBug::MarkBeforeCommit => Vec::new(),
+            _ => Vec::new(),
         }
     }
 
     pub(super) fn after_manifest(&mut self) -> Vec<Action> {
         match self.planted {
             PlantedBug::MarkBeforeCommit => vec![Action::WriteMark { epoch: self.current() }, self.enter(Step::Sinks)],
-            PlantedBug::None | PlantedBug::AckBeforeManifest | PlantedBug::CommitBeforeManifest | PlantedBug::FenceSkipped => {
-                vec![self.enter(Step::Sinks)]
-            }
+            _ => vec![self.enter(Step::Sinks)],
         }
     }
 
@@ -53,7 +70,7 @@ impl EpochMachine {
         match self.planted {
             PlantedBug::CommitBeforeManifest => step == Step::Sinks,
             PlantedBug::MarkBeforeCommit => step == Step::Mark,
-            PlantedBug::None | PlantedBug::AckBeforeManifest | PlantedBug::FenceSkipped => false,
+            _ => false,
         }
     }
 }

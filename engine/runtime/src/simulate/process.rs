@@ -1,14 +1,16 @@
 use super::random::SimRandom;
+use super::watch::{Event, Watch};
 use crate::coordinator::{Control, Coordinator, Finished};
 use crate::job::{Ending, JobControl};
 use crate::killpoint::KillPoint;
+use crate::metrics::{Meters, NodeMeters};
 use crate::signal::Signal;
 use crate::start::Running;
 use crate::task::{Report, Seat, Task, Turn};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tidegate_api::testkit::ManualClock;
-use tidegate_api::{Clock, Epoch, Result, ResultExt};
+use tidegate_api::{Clock, Epoch, EventTime, Result, ResultExt};
 use tidegate_epochs::testkit::FaultPlan;
 
 /// One process: a coordinator and its tasks, stepped one at a time.
@@ -21,10 +23,22 @@ pub(super) struct Process {
     killed_at: Arc<Mutex<Option<KillPoint>>>,
     clock: Arc<ManualClock>,
     complete: Option<Epoch>,
+    meters: Arc<Meters>,
+    traces: Traces,
+}
+
+/// What the invariants are told about a process.
+pub(super) struct Traces {
+    pub(super) watch: Watch,
+    /// Its number.
+    pub(super) process: u32,
 }
 
 struct Stepped {
     seat: Seat,
+    meters: Option<Arc<NodeMeters>>,
+    /// What it has promised last.
+    promised: Option<EventTime>,
     /// `None` once it has ended.
     task: Option<Box<dyn Task>>,
     sleep: Sleep,
@@ -82,8 +96,13 @@ impl Process {
         plan: FaultPlan,
         killed_at: Arc<Mutex<Option<KillPoint>>>,
         clock: Arc<ManualClock>,
+        traces: Traces,
     ) -> Self {
-        let tasks = running.tasks.into_iter().map(|(seat, task)| Stepped { seat, task: Some(task), sleep: Sleep::Awake });
+        let meters = control.meters();
+        let tasks = running.tasks.into_iter().map(|(seat, task)| {
+            let of_node = meters.nodes.iter().find(|(node, _, _)| *node == seat.node).map(|(_, _, of_node)| Arc::clone(of_node));
+            Stepped { seat, meters: of_node, promised: None, task: Some(task), sleep: Sleep::Awake }
+        });
         Process {
             coordinator: Some(running.coordinator),
             coordinator_sleep: Sleep::Awake,
@@ -93,11 +112,13 @@ impl Process {
             killed_at,
             clock,
             complete: None,
+            meters,
+            traces,
         }
     }
 
     /// A start that found the job complete.
-    pub(super) fn complete(epoch: Epoch, control: JobControl, plan: FaultPlan, clock: Arc<ManualClock>) -> Self {
+    pub(super) fn complete(epoch: Epoch, control: JobControl, plan: FaultPlan, clock: Arc<ManualClock>, traces: Traces) -> Self {
         Process {
             coordinator: None,
             coordinator_sleep: Sleep::Awake,
@@ -107,6 +128,36 @@ impl Process {
             killed_at: Arc::default(),
             clock,
             complete: Some(epoch),
+            meters: Arc::default(),
+            traces,
+        }
+    }
+
+    /// Asks it to stop.
+    pub(super) fn request_stop(&self) {
+        self.control.request_stop();
+    }
+
+    /// Tells what its edges have carried, now that it has ended in order.
+    pub(super) fn watch_the_end(&self) {
+        for (edge, counters) in &self.meters.edges {
+            self.traces.watch.on(&Event::Delivered(&edge.to_string(), counters.sent.get(), counters.received.get()));
+        }
+    }
+
+    /// Tells what a task has promised by its last step, and what the edges have carried by then.
+    fn watch_step(&mut self, index: usize) {
+        for (edge, counters) in &self.meters.edges {
+            let (received, sent) = (counters.received.get(), counters.sent.get());
+            if received > sent {
+                self.traces.watch.on(&Event::Carried(&edge.to_string(), sent, received));
+            }
+        }
+        let Stepped { seat, meters, promised: last, .. } = &mut self.tasks[index];
+        let promised = meters.as_ref().and_then(|meters| meters.watermarks.get(seat.task)?.get());
+        if let Some(promised) = promised.filter(|promised| *last != Some(*promised)) {
+            *last = Some(promised);
+            self.traces.watch.on(&Event::Promised(self.traces.process, &seat.node, seat.task, promised));
         }
     }
 
@@ -126,7 +177,11 @@ impl Process {
         let chosen = ready[random.below(ready.len() as u64) as usize];
         let fate = match chosen {
             0 => self.step_coordinator(),
-            task => self.step_task(task - 1),
+            task => {
+                let fate = self.step_task(task - 1);
+                self.watch_step(task - 1);
+                fate
+            }
         };
         if self.plan.is_dead() { Fate::Died } else { fate }
     }

@@ -11,6 +11,7 @@ use crate::input::{InEdge, Inputs};
 use crate::job::{Job, JobControl};
 use crate::metrics::Meters;
 use crate::output::{OutEdge, Outputs, Router};
+use crate::planted::Planted;
 use crate::signal::Signal;
 use crate::spill::{Member, Place, Pool};
 use crate::task::operator::{OperatorParts, OperatorTask, Restore};
@@ -21,7 +22,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_api::{AnySink, BarrierAcker, Error, OperatorCtx, PollRequest, Result, ResultExt, SourceCtx};
+use tidegate_api::{AnySink, BarrierAcker, Error, OperatorCtx, PollRequest, Result, ResultExt, SourceCtx, VnodeRange};
 use tidegate_epochs::{AtEnd, read_pieces};
 
 /// All parts of an attempt.
@@ -96,8 +97,9 @@ pub(super) fn build(
                 },
                 bad,
                 outputs: Outputs::new(edges.into_iter().map(|(_, edge)| edge).collect(), job.config.batch_rows, job.config.batch_bytes)
-                    .gathering((GATHERED / job.config.crowd(node.parallelism)).max(1)),
-                inputs: Inputs::new(std::mem::take(&mut wiring.inputs[at][seat.task])),
+                    .gathering((GATHERED / job.config.crowd(node.parallelism)).max(1))
+                    .planting(job.config.planted()),
+                inputs: Inputs::new(std::mem::take(&mut wiring.inputs[at][seat.task])).planting(job.config.planted()),
                 meters: Arc::clone(&meters.nodes[at].2),
             };
             let task: Box<dyn Task> = match &node.kind {
@@ -224,8 +226,7 @@ impl Maker<'_> {
             now: manifest.now,
             suspends: job.config.at_end == AtEnd::Suspend,
             max_epoch_delay: job.config.max_epoch_delay,
-            #[cfg(feature = "testkit")]
-            position_runs_ahead: job.config.planted.position_runs_ahead,
+            planted: job.config.planted(),
         })
     }
 
@@ -251,8 +252,23 @@ impl Maker<'_> {
             .with_clock(Arc::clone(&job.config.clock))
             .with_state_bytes(self.meters.state_bytes[seat.task].clone());
         let pieces = manifest.operators.get(&self.node.id).map(|entry| entry.pieces.clone()).unwrap_or_default();
-        let (store, vnodes) = (Arc::clone(&job.store), ctx.vnodes);
-        let restore = (!pieces.is_empty()).then(|| -> Restore { Box::new(move || read_pieces(store.as_ref(), &pieces, vnodes)) });
+        let (store, planted) = (Arc::clone(&job.store), job.config.planted());
+        let vnodes = if planted.is(Planted::NeighboursVnodesRestored) {
+            VnodeRange::of_task((seat.task + 1) % self.node.parallelism, self.node.parallelism, job.config.vnodes)
+        } else {
+            ctx.vnodes
+        };
+        let restore = (!pieces.is_empty()).then(|| -> Restore {
+            Box::new(move || {
+                let mut restored = read_pieces(store.as_ref(), &pieces, vnodes)?;
+                restored.retain(|piece| {
+                    let began_elsewhere = piece.vnodes.start < vnodes.start;
+                    !(planted.is(Planted::TakenOverPiecesForgotten) && began_elsewhere)
+                        && !(planted.is(Planted::FiredForgotten) && piece.name == "fired")
+                });
+                Ok(restored)
+            })
+        });
         OperatorTask::new(OperatorParts {
             seat: seat.clone(),
             node: operator.clone(),
@@ -265,6 +281,7 @@ impl Maker<'_> {
             outputs: self.outputs,
             meters: self.meters,
             now: manifest.now,
+            planted,
         })
     }
 
@@ -296,6 +313,7 @@ impl Maker<'_> {
             outputs: self.outputs,
             meters: self.meters,
             kill: self.job.config.kill.clone(),
+            planted: self.job.config.planted(),
         }))
     }
 }

@@ -8,6 +8,7 @@ use crate::input::{Incoming, Inputs};
 use crate::late::marked;
 use crate::metrics::NodeMeters;
 use crate::output::Outputs;
+use crate::planted::Planted;
 use crate::spill::{Member, Place, Spilling};
 use arrow::array::RecordBatch;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use tidegate_api::{
     Barrier, BarrierKind, Error, EventTime, Flow, Operator, OperatorCtx, Output, RestoredPiece, Result, ResultExt, Watermark,
 };
-use tidegate_epochs::{TaskSnapshot, name_pieces};
+use tidegate_epochs::{SnapshotPiece, TaskSnapshot, name_pieces};
 
 /// Events taken in one step at most, so that commands and output get their turn.
 const EVENTS: usize = 8;
@@ -41,6 +42,8 @@ pub(crate) struct OperatorParts {
     pub(crate) meters: Arc<NodeMeters>,
     /// The value of `now()` in the first epoch.
     pub(crate) now: EventTime,
+    /// For the simulator.
+    pub(crate) planted: Planted,
 }
 
 /// See the module's documentation.
@@ -225,8 +228,11 @@ impl OperatorTask {
         let Some(operator) = &mut self.operator else { return Err(Error::internal("the operator is not open")) };
         let seat = &self.parts.seat;
         let pieces = operator.snapshot(barrier.epoch)?;
-        let (state, ids) = name_pieces(self.parts.ctx.run.generation, barrier.epoch, &seat.node, seat.task as u32, pieces);
+        let (mut state, ids) = name_pieces(self.parts.ctx.run.generation, barrier.epoch, &seat.node, seat.task as u32, pieces);
         operator.pieces_named(barrier.epoch, ids);
+        if self.parts.planted.is(Planted::KeptPiecesForgotten) {
+            state.pieces.retain(|piece| !matches!(piece, SnapshotPiece::Kept(_)));
+        }
         let snapshot = TaskSnapshot { states: vec![state], ..TaskSnapshot::default() };
         self.parts.outputs.barrier(barrier)?;
         seat.report(Report::Acknowledged { epoch: barrier.epoch, snapshot: Box::new(snapshot) });

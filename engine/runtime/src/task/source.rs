@@ -10,6 +10,7 @@ use crate::chain::{ChainPlan, Chains, Way};
 use crate::graph::SourceNode;
 use crate::metrics::NodeMeters;
 use crate::output::Outputs;
+use crate::planted::Planted;
 use crate::watermark::SourceTime;
 use arrow::compute::{filter_record_batch, not};
 use arrow::datatypes::SchemaRef;
@@ -49,9 +50,8 @@ pub(crate) struct SourceParts {
     pub(crate) suspends: bool,
     /// How long it goes on reading after a barrier whose epoch is not settled.
     pub(crate) max_epoch_delay: Duration,
-    /// A planted bug: positions run ahead of the rows sent.
-    #[cfg(feature = "testkit")]
-    pub(crate) position_runs_ahead: bool,
+    /// For the simulator.
+    pub(crate) planted: Planted,
 }
 
 #[derive(Debug)]
@@ -94,7 +94,11 @@ enum Phase {
 
 impl SourceTask {
     pub(crate) fn new(parts: SourceParts) -> Self {
-        let time = SourceTime::new(parts.node.time.clone()).with_suspends(parts.suspends);
+        let mut spec = parts.node.time.clone();
+        if let Some(spec) = spec.as_mut().filter(|_| parts.planted.is(Planted::UnreadSplitDoesNotHold)) {
+            spec.splits_in_order = true;
+        }
+        let time = SourceTime::new(spec).with_suspends(parts.suspends);
         let mut task = SourceTask {
             parts,
             reader: None,
@@ -175,7 +179,6 @@ impl SourceTask {
 
     /// Everything sent before the barrier belongs to its epoch, whether or not it has left this task: positions are those of now.
     fn on_barrier(&mut self, barrier: Barrier) -> Result<()> {
-        #[cfg(feature = "testkit")]
         let ahead = self.run_ahead()?;
         let snapshot = self.snapshot();
         self.parts.outputs.barrier(barrier)?;
@@ -188,17 +191,15 @@ impl SourceTask {
             }
             BarrierKind::Drain | BarrierKind::Suspend => self.phase = Phase::Sealed,
         }
-        #[cfg(feature = "testkit")]
         if let Some(polled) = ahead {
             self.take(polled)?;
         }
         Ok(())
     }
 
-    /// The planted bug: reads the next rows before the barrier and sends them behind it.
-    #[cfg(feature = "testkit")]
+    /// A planted mistake: reads the next rows before the barrier and sends them behind it.
     fn run_ahead(&mut self) -> Result<Option<Polled>> {
-        if !self.parts.position_runs_ahead || self.phase != Phase::Reading || self.all_finished() {
+        if !self.parts.planted.is(Planted::PositionRunsAhead) || self.phase != Phase::Reading || self.all_finished() {
             return Ok(None);
         }
         let request = self.parts.poll;
@@ -212,7 +213,8 @@ impl SourceTask {
     }
 
     fn snapshot(&self) -> TaskSnapshot {
-        let splits = self.splits.iter().map(|split| SplitProgress {
+        let forgets = |split: &&SplitAt| self.parts.planted.is(Planted::FinishedSplitForgotten) && split.status == SplitStatus::Finished;
+        let splits = self.splits.iter().filter(|split| !forgets(split)).map(|split| SplitProgress {
             id: split.id.clone(),
             position: split.position.clone(),
             max_event_time: self.time.seen(&split.id),

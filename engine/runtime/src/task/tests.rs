@@ -10,6 +10,7 @@ use crate::graph::{EdgeId, EdgeSpec, JobGraph, Node, OperatorNode, Pipe, Routing
 use crate::input::{InEdge, Inputs};
 use crate::metrics::Meters;
 use crate::output::{OutEdge, Outputs, Router};
+use crate::planted::Planted;
 use crate::signal::Signal;
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{Int64Type, SchemaRef};
@@ -171,8 +172,7 @@ fn source_bench(capacity: Capacity) -> SourceBench {
         now: EventTime(0),
         suspends: false,
         max_epoch_delay: Duration::from_secs(60),
-        #[cfg(feature = "testkit")]
-        position_runs_ahead: false,
+        planted: Planted::None,
     });
     let mut bench = SourceBench { task, source, clock, commands, reports, end };
     assert_eq!(bench.task.step().unwrap(), Turn::Progress);
@@ -397,6 +397,7 @@ fn operator_bench(inputs: usize, capacity: Capacity) -> OperatorBench {
         outputs,
         meters: Arc::clone(&meters.nodes[0].2),
         now: EventTime(0),
+        planted: Planted::None,
     });
     assert_eq!(task.step().unwrap(), Turn::Progress);
     OperatorBench { task, noted, reports, senders, end }
