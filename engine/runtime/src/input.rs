@@ -59,7 +59,15 @@ impl Inputs {
             Apart { merge: WatermarkMerge::new(edges.len()), edges }
         };
         let apart = if inputs > 1 { (0..inputs).map(apart).collect() } else { Vec::new() };
-        Inputs { edges, align: Alignment::new(count), merge: WatermarkMerge::new(count), apart, told: None, next: 0, planted: Planted::None }
+        Inputs {
+            edges,
+            align: Alignment::new(count),
+            merge: WatermarkMerge::new(count),
+            apart,
+            told: None,
+            next: 0,
+            planted: Planted::None,
+        }
     }
 
     /// Plants a mistake, for the simulator.

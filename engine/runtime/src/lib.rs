@@ -34,11 +34,11 @@ pub mod watermark;
 
 pub use edge::Capacity;
 pub use graph::JobGraph;
-#[cfg(feature = "testkit")]
-pub use planted::Planted;
 pub use job::{Ending, Job, JobConfig, JobControl, Outcome, Progress, RebuildSink};
 pub use killpoint::{KillHook, KillPoint};
 pub use late::FutureRowsStep;
 pub use metrics::MetricsSnapshot;
+#[cfg(feature = "testkit")]
+pub use planted::Planted;
 pub use restart::RestartPolicy;
 pub use spill::MemoryLimit;

@@ -89,7 +89,15 @@ pub(crate) struct Outputs {
 impl Outputs {
     pub(crate) fn new(edges: Vec<OutEdge>, batch_rows: usize, batch_bytes: usize) -> Self {
         let gathers = usize::MAX;
-        Outputs { edges, batch_rows, batch_bytes, gathers, said: Watermark::At(EventTime::MIN), reached: EventTime::MIN, planted: Planted::None }
+        Outputs {
+            edges,
+            batch_rows,
+            batch_bytes,
+            gathers,
+            said: Watermark::At(EventTime::MIN),
+            reached: EventTime::MIN,
+            planted: Planted::None,
+        }
     }
 
     /// Plants a mistake, for the simulator.

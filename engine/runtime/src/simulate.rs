@@ -344,7 +344,9 @@ impl World<'_> {
         let plan = FaultPlan::new(self.random.draw());
         let may_die = self.report.deaths < self.config.deaths;
         if self.config.faults {
-            plan.set_rates(0.02, 0.02);
+            if self.random.one_in(2) {
+                plan.set_rates(0.015, 0.015);
+            }
             if may_die && self.random.one_in(3) {
                 let fault = if self.random.one_in(2) { Fault::Before } else { Fault::After };
                 plan.crash_at(self.random.below(60), fault);

@@ -10,10 +10,10 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "everything here is a test")]
 
 mod feed;
-mod letters;
 mod oracle;
 mod rows;
 mod shapes;
+mod sinks;
 mod world;
 
 use tidegate_runtime::simulate::seeds::Seeds;

@@ -75,7 +75,13 @@ pub fn join(left: &[Row], right: &[Row], within: i64, kind: Kind) -> Vec<Shown> 
 
 /// The left row of each pair, with the sum of both values.
 pub fn pairs(left: &[Row], right: &[Row], within: i64) -> Vec<Row> {
-    let of = |row: &Row| right.iter().filter(|other| meet(row, other, within)).map(|other| Row { value: row.value + other.value, ..*row }).collect::<Vec<_>>();
+    let of = |row: &Row| {
+        right
+            .iter()
+            .filter(|other| meet(row, other, within))
+            .map(|other| Row { value: row.value + other.value, ..*row })
+            .collect::<Vec<_>>()
+    };
     left.iter().flat_map(of).collect()
 }
 
@@ -128,4 +134,19 @@ pub fn windows_of_windows(rows: &[Row], inner: i64, size: i64) -> Vec<Shown> {
         *sum += row.value;
     }
     groups.into_iter().map(|((start, key), (count, sum))| some(&[start, key, count, sum])).collect()
+}
+
+/// The `n` rows of each key with the greatest ids.
+pub fn last(rows: &[Row], n: usize) -> Vec<Row> {
+    let newer = |row: &Row| rows.iter().filter(|other| other.key == row.key && other.id > row.id).count();
+    rows.iter().copied().filter(|row| newer(row) < n).collect()
+}
+
+/// The ids of each row of the stream and of the version of its key that was valid at its time.
+pub fn as_of(stream: &[Row], versions: &[Row]) -> Vec<Shown> {
+    let valid =
+        |row: &Row| versions.iter().filter(|version| version.key == row.key && version.time <= row.time).max_by_key(|version| version.time);
+    let mut found: Vec<Shown> = stream.iter().map(|row| vec![Some(row.id), valid(row).map(|version| version.id)]).collect();
+    found.sort();
+    found
 }

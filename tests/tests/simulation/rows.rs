@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// A row of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Row {
-    /// Unique within its dataset.
+    /// Unique in the world.
     pub id: i64,
     /// In milliseconds.
     pub time: i64,
@@ -56,7 +56,11 @@ pub fn table(batches: &[RecordBatch], columns: &[&str], keys: usize) -> Vec<Show
     for mut row in shown(batches, &with_kind) {
         let kind = row.pop().flatten();
         let key = row[..keys].to_vec();
-        if kind == Some(0) { table.insert(key, row) } else { table.remove(&key) };
+        if kind == Some(0) {
+            table.insert(key, row)
+        } else {
+            table.remove(&key)
+        };
     }
     table.into_values().collect()
 }

@@ -1,9 +1,9 @@
 //! The jobs: stages as a pipeline file has them, planned by the planner; what each output shows, and what it must show.
 
 use super::feed;
-use super::letters::Letters;
 use super::oracle::{self, Kind};
 use super::rows::{Row, Shown, shown, table};
+use super::sinks::Letters;
 use arrow::array::RecordBatch;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -38,12 +38,18 @@ pub enum Shape {
     First,
     Last,
     Totals,
+    /// Aggregates over the last rows of a key.
+    LastRows,
+    /// Windows of every split by itself.
+    PerSplit,
+    /// The version of a table that was valid at a row's time.
+    AsOf,
     /// Two sources, a filter, four outputs.
     Wide,
 }
 
 impl Shape {
-    pub const ALL: [Shape; 18] = [
+    pub const ALL: [Shape; 21] = [
         Shape::Tumbling,
         Shape::Hopping,
         Shape::EarlyWindows,
@@ -61,20 +67,23 @@ impl Shape {
         Shape::First,
         Shape::Last,
         Shape::Totals,
+        Shape::LastRows,
+        Shape::PerSplit,
+        Shape::AsOf,
         Shape::Wide,
     ];
 
     /// The datasets it reads.
     pub fn reads(self) -> &'static [&'static str] {
         match self {
-            Shape::Join(_) | Shape::JoinThenWindow | Shape::Wide => &["a", "b"],
+            Shape::Join(_) | Shape::JoinThenWindow | Shape::AsOf | Shape::Wide => &["a", "b"],
             _ => &["a"],
         }
     }
 
     /// Whether rows may be late: then it must be possible to tell what a late row is missing from.
     pub fn may_be_late(self) -> bool {
-        matches!(self, Shape::Tumbling | Shape::TopOfWindows | Shape::Top | Shape::Totals | Shape::First | Shape::Last)
+        matches!(self, Shape::Tumbling | Shape::TopOfWindows | Shape::Top | Shape::Totals | Shape::First | Shape::Last | Shape::LastRows)
     }
 
     /// The datasets it writes, `copy` at least once and the others in two phases.
@@ -88,9 +97,7 @@ impl Shape {
 
     fn stages(self) -> Vec<StageDef> {
         let aggs = json!([{ "op": "count", "alias": "n" }, { "op": "sum", "column": "value", "alias": "s" }]);
-        let window = |size: i64, slide: i64| {
-            json!({ "op": "windowedAggregate", "timeColumn": "time", "windowMs": size, "slideMs": slide, "groupBy": ["key"], "aggs": aggs })
-        };
+        let window = |size: i64, slide: i64| json!({ "op": "windowedAggregate", "timeColumn": "time", "windowMs": size, "slideMs": slide, "groupBy": ["key"], "aggs": aggs });
         let with = |mut step: Value, more: Value| {
             let (Value::Object(step_keys), Value::Object(more)) = (&mut step, more) else { unreachable!() };
             step_keys.extend(more);
@@ -124,8 +131,7 @@ impl Shape {
                     { "op": "sum", "column": "value", "alias": "s" },
                     { "op": "sum", "column": "value_right", "alias": "t" }
                 ]);
-                let outer =
-                    json!({ "op": "windowedAggregate", "timeColumn": "time", "windowMs": SIZE, "groupBy": ["key"], "aggs": sum });
+                let outer = json!({ "op": "windowedAggregate", "timeColumn": "time", "windowMs": SIZE, "groupBy": ["key"], "aggs": sum });
                 vec![stage("pairs", &["a", "b"], "mid", vec![join("inner")]), stage("sums", &["mid"], "out", vec![outer])]
             }
             Shape::Top => one(top),
@@ -135,6 +141,12 @@ impl Shape {
             Shape::First => one(json!({ "op": "deduplicate", "keys": ["value"] })),
             Shape::Last => one(json!({ "op": "deduplicate", "keys": ["value"], "keep": "last", "timeColumn": "time" })),
             Shape::Totals => one(json!({ "op": "aggregate", "groupBy": ["key"], "aggs": aggs })),
+            Shape::LastRows => one(json!({ "op": "lastN", "n": 3, "groupBy": ["key"], "orderBy": "id", "aggs": aggs })),
+            Shape::PerSplit => one(with(window(SIZE, SIZE), json!({ "keyBy": false }))),
+            Shape::AsOf => {
+                let lookup = json!({ "op": "lookupJoin", "joinKey": "key", "asOf": "time", "timeColumn": "time", "kind": "left" });
+                vec![stage("work", &["a", "b"], "out", vec![lookup])]
+            }
             Shape::Wide => vec![
                 stage("clean", &["a", "b"], "raw", vec![json!({ "op": "filter", "expression": "value % 5 != 0" })]),
                 stage("windows", &["raw"], "out", vec![window(SIZE, SLIDE)]),
@@ -158,10 +170,12 @@ impl Shape {
             out_of_orderness: Some(Duration::from_millis(DISORDER as u64)),
             ..TimeOptions::default()
         };
-        let reading = |_: &&str| Dataset::reading(Arc::new(Blank)).with_options(DatasetOptions { time: Some(time.clone()), ..Default::default() });
+        let reading =
+            |_: &&str| Dataset::reading(Arc::new(Blank)).with_options(DatasetOptions { time: Some(time.clone()), ..Default::default() });
         let mut datasets: BTreeMap<String, Dataset> = self.reads().iter().map(|name| (name.to_string(), reading(name))).collect();
         for name in self.writes() {
-            let sink = if *name == "copy" { Dataset::writing(Arc::new(Letters::default())) } else { Dataset::writing(Collector::new().sink()) };
+            let sink =
+                if *name == "copy" { Dataset::writing(Arc::new(Letters::default())) } else { Dataset::writing(Collector::new().sink()) };
             datasets.insert(name.to_string(), sink.with_publishes(true));
         }
         let input = PlanInput {
@@ -227,7 +241,8 @@ fn on_time(rows: &[Row], late: &[Shown]) -> Result<Vec<Row>> {
     let mut left = rows.to_vec();
     for row in late {
         let same = |found: &Row| [found.time, found.key, found.value].map(Some)[..] == row[..];
-        let at = left.iter().position(same).ok_or_else(|| Error::data(format!("{row:?} came out late and never came in, or came twice")))?;
+        let at =
+            left.iter().position(same).ok_or_else(|| Error::data(format!("{row:?} came out late and never came in, or came twice")))?;
         left.swap_remove(at);
     }
     Ok(left)
@@ -237,8 +252,10 @@ fn same(output: &str, got: &[Shown], expected: &[Shown]) -> Result<()> {
     if got == expected {
         return Ok(());
     }
-    let more = got.iter().find(|row| got.iter().filter(|other| other == row).count() > expected.iter().filter(|other| other == row).count());
-    let less = expected.iter().find(|row| got.iter().filter(|other| other == row).count() < expected.iter().filter(|other| other == row).count());
+    let more =
+        got.iter().find(|row| got.iter().filter(|other| other == row).count() > expected.iter().filter(|other| other == row).count());
+    let less =
+        expected.iter().find(|row| got.iter().filter(|other| other == row).count() < expected.iter().filter(|other| other == row).count());
     Err(Error::data(format!(
         "output `{output}` shows {} rows instead of {}; one too many: {more:?}; one missing: {less:?}",
         got.len(),
@@ -250,7 +267,7 @@ const WINDOW: [&str; 5] = ["windowStart", "windowEnd", "key", "n", "s"];
 
 impl Shape {
     /// Compares what the sinks show with what they must show.
-    pub fn judge(self, a: &[Row], b: &[Row], outputs: &Outputs<'_>) -> Result<()> {
+    pub fn judge(self, a: &[Row], b: &[Row], splits: &[Vec<Row>], outputs: &Outputs<'_>) -> Result<()> {
         let late = if self.writes().contains(&"late") { outputs.rows("late", &["time", "key", "value"]) } else { Vec::new() };
         if !late.is_empty() && !self.may_be_late() {
             return Err(Error::data(format!("{} rows came out late and none was, such as {:?}", late.len(), late[0])));
@@ -298,6 +315,13 @@ impl Shape {
                 same("out", &got, &expected)
             }
             Shape::Totals => same("out", &outputs.table(&["key", "n", "s"], 1), &oracle::totals(a)),
+            Shape::LastRows => same("out", &outputs.table(&["key", "n", "s"], 1), &oracle::totals(&oracle::last(a, 3))),
+            Shape::PerSplit => {
+                let mut expected: Vec<Shown> = splits.iter().flat_map(|rows| oracle::windows(rows, SIZE, SIZE)).collect();
+                expected.sort();
+                same("out", &outputs.rows("out", &WINDOW), &expected)
+            }
+            Shape::AsOf => same("out", &outputs.rows("out", &["id", "id_right"]), &oracle::as_of(a, b)),
             Shape::Wide => {
                 let clean: Vec<Row> = a.iter().chain(b).copied().filter(|row| row.value % 5 != 0).collect();
                 let whole = |rows: &[Row]| {

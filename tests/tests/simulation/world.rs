@@ -1,14 +1,15 @@
 //! One seed's world: its rows, its outside, and the job that each start runs.
 
 use super::feed::{Dataset, Feed, Wave};
-use super::letters::Letters;
 use super::rows::Row;
 use super::shapes::{DISORDER, Outputs, Shape, WIDEST};
-use std::collections::BTreeMap;
+use super::sinks::{Letters, Owed, Tardy};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_api::testkit::Collector;
-use tidegate_api::{Result, RunId, SplitId};
+use tidegate_api::{OutputSink, Result, RunId, SplitId};
 use tidegate_runtime::graph::{NodeKind, Routing};
 use tidegate_runtime::simulate::{SimConfig, SimJob, SimRandom, SimReport, SimStart, simulate};
 use tidegate_runtime::{Capacity, JobConfig, JobGraph, MemoryLimit, Planted};
@@ -34,6 +35,7 @@ struct World {
     inputs: BTreeMap<&'static str, Arc<Dataset>>,
     collectors: BTreeMap<&'static str, Collector>,
     letters: Letters,
+    owed: Owed,
     planted: Planted,
 }
 
@@ -54,17 +56,25 @@ impl World {
         for name in shape.reads() {
             let splits = 1 + random.below(3);
             let rows = (budget / (splits * waves.len() as u64 * shape.reads().len() as u64)).max(2) as i64;
-            let mut id = 0;
+            // No two rows of the world are equal.
+            let mut id = if *name == "a" { 0 } else { 10_000 };
             let wave = |(at, (after_ends, born)): (usize, &(u32, Duration))| {
                 // What comes later is nowhere earlier, or it would be late.
                 let base = at as i64 * (budget as i64 + 8) * 8;
                 let split = (0..splits).map(|split| (SplitId::new(format!("{name}{at}.{split}")), rows_of(base, rows, &mut id, random)));
                 Wave { after_ends: *after_ends, born: *born, splits: split.collect() }
             };
-            let waves = waves.iter().enumerate().map(wave).collect();
+            let mut waves: Vec<Wave> = waves.iter().enumerate().map(wave).collect();
+            if shape == Shape::AsOf {
+                // Of two versions with one time, which of them holds is nobody's promise.
+                let mut versions = BTreeSet::new();
+                let splits = waves.iter_mut().flat_map(|wave| &mut wave.splits);
+                splits.for_each(|(_, rows)| rows.retain(|row| versions.insert((row.key, row.time)) || *name == "a"));
+            }
             let dataset = Dataset { waves, sleeps, forgets: random.one_in(2), forgotten: Default::default() };
             inputs.insert(*name, Arc::new(dataset));
         }
+        let owed = Owed::default();
         World {
             seed,
             shape,
@@ -74,7 +84,8 @@ impl World {
             keep_epochs: 1 + random.below(3) as usize,
             inputs,
             collectors: shape.writes().iter().map(|name| (*name, Collector::new())).collect(),
-            letters: Letters::new(random.draw()),
+            letters: Letters::new(&owed, random.draw()),
+            owed,
             planted,
         }
     }
@@ -97,7 +108,10 @@ impl World {
                 NodeKind::Operator(_) if widest > 1 => node.parallelism = stages,
                 NodeKind::Operator(_) => {}
                 NodeKind::Sink(sink) if sink.dataset == "copy" => sink.sink = Arc::new(self.letters.clone()),
-                NodeKind::Sink(sink) => sink.sink = self.collectors[sink.dataset.as_str()].sink(),
+                NodeKind::Sink(sink) => {
+                    let inner: Arc<dyn OutputSink> = self.collectors[sink.dataset.as_str()].sink();
+                    sink.sink = if start.random.one_in(2) { inner } else { Arc::new(Tardy::new(inner, &self.owed, start.random.draw())) };
+                }
             }
         }
         let tasks: BTreeMap<String, usize> = graph.nodes.iter().map(|node| (node.id.clone(), node.parallelism)).collect();
@@ -112,9 +126,17 @@ impl World {
 
     fn judge(&self) -> Result<()> {
         let rows = |name: &str| self.inputs.get(name).map(|dataset| dataset.rows()).unwrap_or_default();
+        let splits: Vec<Vec<Row>> =
+            self.inputs["a"].waves.iter().flat_map(|wave| wave.splits.iter().map(|(_, rows)| rows.clone())).collect();
         let of = |name: &str| if name == "copy" { self.letters.delivered() } else { self.collectors[name].visible() };
-        self.shape.judge(&rows("a"), &rows("b"), &Outputs { of: &of })
+        self.shape.judge(&rows("a"), &rows("b"), &splits, &Outputs { of: &of })
     }
+}
+
+/// In memory where there is such a folder: thousands of files come and go.
+fn spill_folder() -> PathBuf {
+    let shared = Path::new("/dev/shm");
+    if shared.is_dir() { shared.to_path_buf() } else { std::env::temp_dir() }
 }
 
 /// The rows of one split, of which none lags further behind than it may.
@@ -142,13 +164,13 @@ impl SimJob for World {
         }
         // Some starts have hardly any memory for state, whatever those before and after them have.
         if random.one_in(8) {
-            config.memory = Some(MemoryLimit { bytes: 4096, spill: Some(std::env::temp_dir()) });
+            config.memory = Some(MemoryLimit { bytes: 4096, spill: Some(spill_folder()) });
         }
         config.planted = self.planted;
         (graph, config)
     }
 
     fn outside(&mut self, random: &mut SimRandom) {
-        self.letters.answer(random);
+        self.owed.answer(random);
     }
 }

@@ -3,7 +3,7 @@ use super::watch::{Event, Watch};
 use crate::coordinator::{Control, Coordinator, Finished};
 use crate::job::{Ending, JobControl};
 use crate::killpoint::KillPoint;
-use crate::metrics::{Meters, NodeMeters};
+use crate::metrics::{Meters, NodeMeters, NodeRole};
 use crate::signal::Signal;
 use crate::start::Running;
 use crate::task::{Report, Seat, Task, Turn};
@@ -138,10 +138,19 @@ impl Process {
         self.control.request_stop();
     }
 
-    /// Tells what its edges have carried, now that it has ended in order.
+    /// Tells what its edges have carried and its nodes have counted, now that it has ended in order.
     pub(super) fn watch_the_end(&self) {
         for (edge, counters) in &self.meters.edges {
             self.traces.watch.on(&Event::Delivered(&edge.to_string(), counters.sent.get(), counters.received.get()));
+        }
+        for node in self.meters.snapshot().nodes {
+            let bad = node.bad_total() - node.bad_output;
+            let known = match node.role {
+                NodeRole::Source(_) => node.rows_out + node.filtered + node.late + bad,
+                NodeRole::Operator(_) => node.absorbed + node.filtered + node.late + bad,
+                NodeRole::Sink(_) => node.rows_out + bad,
+            };
+            self.traces.watch.on(&Event::Counted(&node.id, node.rows_in, known));
         }
     }
 

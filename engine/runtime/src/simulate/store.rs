@@ -102,7 +102,7 @@ pub(super) struct LateStore {
 
 impl LateStore {
     /// One call in this many is late.
-    const RARITY: u64 = 60;
+    const RARITY: u64 = 80;
 
     pub(super) fn new(inner: Arc<dyn EpochStore>, stragglers: Stragglers, seed: u64) -> Self {
         LateStore { inner, stragglers, random: Mutex::new(SimRandom::new(seed)) }

@@ -51,6 +51,8 @@ pub enum Event<'a> {
     Carried(&'a str, u64, u64),
     /// A process has ended in order; so many rows were sent over an edge, and received from it.
     Delivered(&'a str, u64, u64),
+    /// A process has ended in order; so many rows came into a node, and what became of so many is known.
+    Counted(&'a str, u64, u64),
     /// A process said that it has ended in order.
     Ended,
 }
@@ -122,6 +124,7 @@ impl Seen {
             | Event::Acknowledged(..)
             | Event::Carried(..)
             | Event::Delivered(..)
+            | Event::Counted(..)
             | Event::Ended => {}
         }
     }
@@ -144,7 +147,8 @@ impl Watch {
         let mut state = self.state();
         state.transitions += 1;
         if state.broken.is_none() {
-            let broken = INVARIANTS.iter().find_map(|invariant| (invariant.holds)(&state.seen, event).err().map(|why| (invariant.name, why)));
+            let broken =
+                INVARIANTS.iter().find_map(|invariant| (invariant.holds)(&state.seen, event).err().map(|why| (invariant.name, why)));
             state.broken = broken;
         }
         state.seen.apply(event);

@@ -92,9 +92,7 @@ impl OutputSink for WatchedSink {
         let generation = ctx.run.generation;
         Ok(match self.inner.open(ctx)? {
             AnySink::AtLeastOnce(sink) => AnySink::AtLeastOnce(sink),
-            AnySink::Transactional(inner) => {
-                AnySink::Transactional(Box::new(WatchedWriter { inner, seat: self.seat.clone(), generation }))
-            }
+            AnySink::Transactional(inner) => AnySink::Transactional(Box::new(WatchedWriter { inner, seat: self.seat.clone(), generation })),
         })
     }
 

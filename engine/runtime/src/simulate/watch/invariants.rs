@@ -32,6 +32,7 @@ pub const INVARIANTS: &[Invariant] = &[
     Invariant { name: "what-is-pending-is-not-undone", holds: pending_is_not_undone },
     Invariant { name: "watermark-never-goes-back", holds: watermark_rises },
     Invariant { name: "rows-sent-are-rows-received", holds: edges_add_up },
+    Invariant { name: "every-row-is-accounted-for", holds: rows_are_accounted_for },
     Invariant { name: "the-end-is-settled", holds: end_is_settled },
 ];
 
@@ -208,6 +209,11 @@ fn edges_add_up(_: &Seen, event: &Event<'_>) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+
+fn rows_are_accounted_for(_: &Seen, event: &Event<'_>) -> Result<(), String> {
+    let Event::Counted(node, came, known) = event else { return Ok(()) };
+    ensure(came == known, || format!("{came} rows came into `{node}`, and what became of {known} is known"))
 }
 
 fn end_is_settled(seen: &Seen, event: &Event<'_>) -> Result<(), String> {
