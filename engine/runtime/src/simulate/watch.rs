@@ -8,6 +8,8 @@
 mod ends;
 mod invariants;
 mod store;
+#[cfg(test)]
+mod tests;
 
 pub use invariants::{INVARIANTS, Invariant};
 

@@ -261,11 +261,12 @@ impl Maker<'_> {
         let restore = (!pieces.is_empty()).then(|| -> Restore {
             Box::new(move || {
                 let mut restored = read_pieces(store.as_ref(), &pieces, vnodes)?;
-                restored.retain(|piece| {
-                    let began_elsewhere = piece.vnodes.start < vnodes.start;
-                    !(planted.is(Planted::TakenOverPiecesForgotten) && began_elsewhere)
-                        && !(planted.is(Planted::FiredForgotten) && piece.name == "fired")
-                });
+                if planted.is(Planted::TakenOverPiecesForgotten) {
+                    restored.retain(|piece| piece.vnodes.start >= vnodes.start);
+                }
+                if planted.is(Planted::FiredForgotten) {
+                    restored.retain(|piece| piece.name != "fired");
+                }
                 Ok(restored)
             })
         });
