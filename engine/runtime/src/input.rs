@@ -83,6 +83,9 @@ impl Inputs {
 
     /// The same, leaving alone the inputs that are held, unless a barrier is under way.
     pub(crate) fn read_unless(&mut self, held: impl Fn(usize) -> bool) -> Result<Option<Incoming>> {
+        if let Some(watermark) = self.merge.rest() {
+            return Ok(Some(Incoming::Watermark(watermark)));
+        }
         let heeded = !self.align.is_pending();
         for offset in 0..self.edges.len() {
             let at = (self.next + offset) % self.edges.len();
@@ -103,7 +106,9 @@ impl Inputs {
                     if let Some(apart) = self.apart.get_mut(input)
                         && let Some(place) = apart.edges.iter().position(|edge| *edge == at)
                     {
-                        self.told = apart.merge.update(place, watermark).map(|watermark| (input, watermark));
+                        let first = apart.merge.update(place, watermark);
+                        let last = std::iter::from_fn(|| apart.merge.rest()).last();
+                        self.told = last.or(first).map(|watermark| (input, watermark));
                     }
                     self.merge.update(at, watermark).map_or(Incoming::Nothing, Incoming::Watermark)
                 }

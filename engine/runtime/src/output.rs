@@ -40,7 +40,10 @@ struct Outlet {
     gathered_rows: usize,
     gathered_bytes: usize,
     gathered_turns: u32,
-    watermark: Option<Watermark>,
+    /// The newest promise that waits behind what is gathered.
+    promise: Option<EventTime>,
+    /// Whether `Idle` waits behind it. It takes no promise back, so it never takes the place of one.
+    idle: bool,
 }
 
 #[derive(Debug)]
@@ -67,7 +70,8 @@ impl OutEdge {
             gathered_rows: 0,
             gathered_bytes: 0,
             gathered_turns: 0,
-            watermark: None,
+            promise: None,
+            idle: false,
         });
         OutEdge { router, outlets: outlets.collect(), sent }
     }
@@ -163,11 +167,10 @@ impl Outputs {
         }
         self.said = watermark;
         for outlet in self.edges.iter_mut().flat_map(|edge| &mut edge.outlets) {
-            if watermark == Watermark::Idle && outlet.gathered.is_empty() {
-                // Idle takes no promise back, so the one before it is not replaced.
-                outlet.queue_watermark();
+            match watermark {
+                Watermark::At(at) => (outlet.promise, outlet.idle) = (Some(at), false),
+                Watermark::Idle => outlet.idle = true,
             }
-            outlet.watermark = Some(watermark);
             if outlet.gathered.is_empty() || self.planted.is(Planted::PromiseOvertakesRows) {
                 outlet.queue_watermark();
             }
@@ -263,20 +266,23 @@ impl Outlet {
     }
 
     fn queue_watermark(&mut self) {
-        let Some(watermark) = self.watermark.take() else { return };
-        let event = Event::Watermark(watermark);
-        match self.queue.back_mut() {
-            Some(Queued { event: last @ Event::Watermark(_), .. })
-                if watermark != Watermark::Idle || matches!(last, Event::Watermark(Watermark::Idle)) =>
-            {
-                *last = event;
+        let promise = self.promise.take().map(Watermark::At);
+        let idle = std::mem::take(&mut self.idle).then_some(Watermark::Idle);
+        for watermark in promise.into_iter().chain(idle) {
+            let event = Event::Watermark(watermark);
+            match self.queue.back_mut() {
+                Some(Queued { event: last @ Event::Watermark(_), .. })
+                    if watermark != Watermark::Idle || matches!(last, Event::Watermark(Watermark::Idle)) =>
+                {
+                    *last = event;
+                }
+                Some(_) | None => self.queue.push_back(Queued { event, rows: 0, bytes: 0 }),
             }
-            Some(_) | None => self.queue.push_back(Queued { event, rows: 0, bytes: 0 }),
         }
     }
 
     fn flush(&mut self) -> u64 {
-        if self.watermark.is_some() && self.gathered.is_empty() {
+        if self.gathered.is_empty() {
             self.queue_watermark();
         }
         let mut sent = 0;
@@ -285,7 +291,10 @@ impl Outlet {
                 Event::Batch(_) if !self.sender.has_room(next.rows, next.bytes) => break,
                 Event::Watermark(watermark) if self.queue.len() == 1 && self.sender.is_crowded() => {
                     // Kept back, where a newer one replaces it; a barrier or the end takes it along.
-                    self.watermark = Some(*watermark);
+                    match watermark {
+                        Watermark::At(at) => self.promise = self.promise.max(Some(*at)),
+                        Watermark::Idle => self.idle |= self.promise.is_none(),
+                    }
                     self.queue.clear();
                     break;
                 }
@@ -356,6 +365,25 @@ mod tests {
         out.end().unwrap();
         assert!(out.flush().unwrap());
         assert_eq!(told(&ends[0][0]), ["[0, 1]", "at 2", "barrier 1", "end"]);
+    }
+
+    #[test]
+    fn idleness_does_not_take_the_place_of_a_promise_that_waits_behind_rows() {
+        let (mut out, ends) = outputs(vec![(Router::One, 1)], wide());
+        out.push(0, batch(0, 1)).unwrap();
+        out.watermark(Watermark::At(EventTime(1)));
+        out.watermark(Watermark::At(EventTime(2)));
+        out.watermark(Watermark::Idle);
+        out.settle().unwrap();
+        out.flush().unwrap();
+        assert_eq!(told(&ends[0][0]), ["[0]", "at 2", "idle"]);
+        out.push(0, batch(1, 1)).unwrap();
+        out.watermark(Watermark::At(EventTime(3)));
+        out.watermark(Watermark::Idle);
+        out.watermark(Watermark::At(EventTime(4)));
+        out.settle().unwrap();
+        out.flush().unwrap();
+        assert_eq!(told(&ends[0][0]), ["[1]", "at 4"]);
     }
 
     #[test]

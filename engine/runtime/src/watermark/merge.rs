@@ -3,24 +3,35 @@ use tidegate_api::{EventTime, Watermark};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Input {
     At(EventTime),
-    /// Out of the minimum until it speaks again.
-    Idle,
+    /// Out of the minimum until it speaks again; what it had promised holds.
+    Idle(EventTime),
     /// Promised the end of time: it cannot hold anybody back, nor may it speak for inputs that are merely idle.
     Ended,
 }
 
 /// Merges the watermarks of a task's inputs: the minimum over those not idle, never moving back.
+///
+/// When the last of them becomes idle, the highest promise among them is said first. Which inputs had spoken when another became idle is
+/// a matter of who reads what first, and differs from task to task: without that, one task would have fired what its neighbour, which
+/// goes idle as well and holds nobody back any more, still keeps; a later stage would find it late.
 #[derive(Debug, Clone)]
 pub struct WatermarkMerge {
     inputs: Vec<Input>,
     said: Watermark,
     reached: EventTime,
+    /// Something is still to be said.
+    more: bool,
 }
 
 impl WatermarkMerge {
     /// Inputs that have promised nothing yet.
     pub fn new(inputs: usize) -> Self {
-        WatermarkMerge { inputs: vec![Input::At(EventTime::MIN); inputs], said: Watermark::At(EventTime::MIN), reached: EventTime::MIN }
+        WatermarkMerge {
+            inputs: vec![Input::At(EventTime::MIN); inputs],
+            said: Watermark::At(EventTime::MIN),
+            reached: EventTime::MIN,
+            more: false,
+        }
     }
 
     /// What has been promised so far.
@@ -28,23 +39,43 @@ impl WatermarkMerge {
         self.reached
     }
 
-    /// Takes an input's watermark; answers what to say now, if that is new.
+    /// Takes an input's watermark; answers what to say now, if that is new. [`WatermarkMerge::rest`] may have more to say.
     pub fn update(&mut self, input: usize, watermark: Watermark) -> Option<Watermark> {
         self.inputs[input] = match (self.inputs[input], watermark) {
             // The end of time is final: an input that has ended forwards barriers and nothing else.
             (Input::Ended, _) | (_, Watermark::At(EventTime::MAX)) => Input::Ended,
             (Input::At(before), Watermark::At(at)) => Input::At(before.max(at)),
-            (Input::Idle, Watermark::At(at)) => Input::At(at),
-            (_, Watermark::Idle) => Input::Idle,
+            (Input::Idle(_), Watermark::At(at)) => Input::At(at),
+            (Input::At(promised) | Input::Idle(promised), Watermark::Idle) => Input::Idle(promised),
         };
+        self.say()
+    }
+
+    /// What is to be said after what was said last.
+    pub fn rest(&mut self) -> Option<Watermark> {
+        if self.more { self.say() } else { None }
+    }
+
+    fn say(&mut self) -> Option<Watermark> {
+        self.more = false;
         let lowest = self.inputs.iter().filter_map(|state| match state {
             Input::At(at) => Some(*at),
-            Input::Idle | Input::Ended => None,
+            Input::Idle(_) | Input::Ended => None,
+        });
+        let promised = self.inputs.iter().filter_map(|state| match state {
+            Input::Idle(at) => Some(*at),
+            Input::At(_) | Input::Ended => None,
         });
         let now = match lowest.min() {
             Some(lowest) => Watermark::At(self.reached.max(lowest)),
             None if self.inputs.iter().all(|state| *state == Input::Ended) => Watermark::At(EventTime::MAX),
-            None => Watermark::Idle,
+            None => match promised.max().filter(|highest| *highest > self.reached) {
+                Some(highest) => {
+                    self.more = true;
+                    Watermark::At(highest)
+                }
+                None => Watermark::Idle,
+            },
         };
         if now == self.said {
             return None;
@@ -94,6 +125,16 @@ mod tests {
     }
 
     #[test]
+    fn before_all_are_idle_the_highest_promise_is_said() {
+        let mut merge = WatermarkMerge::new(2);
+        merge.update(0, at(10));
+        assert_eq!(merge.update(0, Watermark::Idle), None, "the other has promised nothing yet");
+        assert_eq!(merge.update(1, Watermark::Idle), Some(at(10)), "as a task says that heard of the second input first");
+        assert_eq!(merge.rest(), Some(Watermark::Idle));
+        assert_eq!(merge.rest(), None);
+    }
+
+    #[test]
     fn an_ended_input_does_not_speak_for_an_idle_one() {
         let mut merge = WatermarkMerge::new(2);
         merge.update(0, Watermark::At(EventTime::MAX));
@@ -129,14 +170,25 @@ mod tests {
                     since_idle.map(|entry| match entry { Watermark::At(time) => time.0, Watermark::Idle => unreachable!() }).max()
                 }).collect();
                 let live = own.iter().flatten().copied().filter(|time| *time != i64::MAX).min();
-                let expected = match live {
-                    Some(lowest) => { best = best.max(lowest); at(best) }
-                    None if own.iter().all(Option::is_some) => at(i64::MAX),
-                    None => Watermark::Idle,
+                // An idle input's last promise: the highest between its last two silences.
+                let asleep = history.iter().filter(|past| past.last() == Some(&Watermark::Idle) && !past.contains(&at(i64::MAX)));
+                let promised = asleep.map(|past| {
+                    let awake = past.iter().rev().skip_while(|entry| **entry == Watermark::Idle);
+                    let awake = awake.take_while(|entry| **entry != Watermark::Idle);
+                    awake.map(|entry| match entry { Watermark::At(time) => time.0, Watermark::Idle => unreachable!() }).max().unwrap()
+                });
+                let expected: Vec<Watermark> = match live {
+                    Some(lowest) => { best = best.max(lowest); vec![at(best)] }
+                    None if own.iter().all(Option::is_some) => vec![at(i64::MAX)],
+                    None => match promised.max().filter(|highest| *highest > best) {
+                        Some(highest) => { best = highest; vec![at(best), Watermark::Idle] }
+                        None => vec![Watermark::Idle],
+                    },
                 };
-                let got = merge.update(input, watermark);
-                prop_assert_eq!(got, (expected != said).then_some(expected));
-                said = expected;
+                let got: Vec<Watermark> = merge.update(input, watermark).into_iter().chain(std::iter::from_fn(|| merge.rest())).collect();
+                let new: Vec<Watermark> = expected.iter().copied().filter(|expected| *expected != said).collect();
+                prop_assert_eq!(got, new);
+                said = *expected.last().unwrap();
             }
         }
     }
