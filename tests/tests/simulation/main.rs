@@ -22,10 +22,13 @@ use tidegate_runtime::{KillPoint, Planted};
 use world::run;
 
 /// Seeds that found a mistake once, with what it was.
-const NAMED: &[(u64, &str)] = &[(
-    1_009_003,
-    "a task whose inputs fell idle one by one had promised less than its neighbours and held nobody back: what it fired later was late",
-)];
+const NAMED: &[(u64, &str)] = &[
+    (
+        1_009_003,
+        "a task whose inputs fell idle one by one had promised less than its neighbours and held nobody back: what it fired later was late",
+    ),
+    (1_000_487, "a task whose inputs fell idle held nobody back while rows waited for state on disk: what came of them was late"),
+];
 
 /// A planted mistake must be found within so many seeds.
 const PATIENCE: u64 = 5_000;

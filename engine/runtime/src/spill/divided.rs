@@ -183,7 +183,8 @@ impl Divided {
         self.is_tight |= resident > self.member.budget();
     }
 
-    fn is_behind(&self) -> bool {
+    /// Whether rows or watermarks wait that a part has not seen.
+    pub(super) fn is_behind(&self) -> bool {
         self.catching.is_some() || self.parts.iter().any(|part| !part.log.is_empty())
     }
 

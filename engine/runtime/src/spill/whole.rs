@@ -75,6 +75,11 @@ impl Spilling {
         })
     }
 
+    /// Whether something waits for state that lies on disk, and may come out later than the watermark says.
+    pub(crate) fn is_behind(&self) -> bool {
+        matches!(&self.mode, Mode::Divided(divided) if divided.is_behind())
+    }
+
     fn operator(&mut self) -> Result<&mut dyn Operator> {
         match &mut self.mode {
             Mode::Whole(operator) => Ok(operator.as_mut()),

@@ -11,6 +11,7 @@ use crate::output::Outputs;
 use crate::planted::Planted;
 use crate::spill::{Member, Place, Spilling};
 use arrow::array::RecordBatch;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_api::{
@@ -49,12 +50,50 @@ pub(crate) struct OperatorParts {
 /// See the module's documentation.
 pub(crate) struct OperatorTask {
     parts: OperatorParts,
-    operator: Option<Box<dyn Operator>>,
+    operator: Option<Running>,
     chains: Chains,
     work: Work,
     /// The last watermark; `None` while all inputs are idle.
     reached: Option<EventTime>,
+    /// All inputs are idle, and the operator is behind: until it has caught up it holds back those that follow.
+    idles_later: bool,
     scratch: Output,
+}
+
+/// The operator, by itself or with state that may be put aside.
+enum Running {
+    Plain(Box<dyn Operator>),
+    Spilling(Box<Spilling>),
+}
+
+impl Running {
+    /// Whether something waits for state that lies on disk.
+    fn is_behind(&self) -> bool {
+        match self {
+            Running::Plain(_) => false,
+            Running::Spilling(operator) => operator.is_behind(),
+        }
+    }
+}
+
+impl Deref for Running {
+    type Target = dyn Operator;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Running::Plain(operator) => operator.as_ref(),
+            Running::Spilling(operator) => operator.as_ref(),
+        }
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match self {
+            Running::Plain(operator) => operator.as_mut(),
+            Running::Spilling(operator) => operator.as_mut(),
+        }
+    }
 }
 
 /// What must be finished before the inputs are read again.
@@ -77,15 +116,23 @@ enum Work {
 
 impl OperatorTask {
     pub(crate) fn new(parts: OperatorParts) -> Self {
-        OperatorTask { parts, operator: None, chains: Chains::default(), work: Work::None, reached: None, scratch: Output::default() }
+        OperatorTask {
+            parts,
+            operator: None,
+            chains: Chains::default(),
+            work: Work::None,
+            reached: None,
+            idles_later: false,
+            scratch: Output::default(),
+        }
     }
 
     fn open(&mut self) -> Result<Turn> {
         self.chains = self.parts.chains.open()?;
         let (factory, ctx) = (&self.parts.node.factory, self.parts.ctx.clone());
-        let mut operator: Box<dyn Operator> = match self.parts.memory.take() {
-            None => factory.open(ctx)?,
-            Some((member, place)) => Box::new(Spilling::open(Arc::clone(factory), ctx, place, member)?),
+        let mut operator = match self.parts.memory.take() {
+            None => Running::Plain(factory.open(ctx)?),
+            Some((member, place)) => Running::Spilling(Box::new(Spilling::open(Arc::clone(factory), ctx, place, member)?)),
         };
         if let Some(restore) = self.parts.restore.take() {
             let pieces = restore().context(|| "reading its state".to_string())?;
@@ -109,10 +156,11 @@ impl OperatorTask {
                 Incoming::Nothing => {}
                 Incoming::Batch(input, batch) => self.on_batch(input, batch)?,
                 Incoming::Watermark(Watermark::Idle) => {
-                    self.reached = None;
-                    self.parts.outputs.watermark(Watermark::Idle);
+                    self.idles_later = operator.is_behind();
+                    self.idle();
                 }
                 Incoming::Watermark(Watermark::At(at)) => {
+                    self.idles_later = false;
                     self.reached = Some(at);
                     self.parts.meters.watermarks[self.parts.seat.task].set(Watermark::At(at));
                     self.work = Work::Advance(at);
@@ -221,6 +269,18 @@ impl OperatorTask {
             && operator.has_caught_up()
         {
             self.parts.outputs.watermark(Watermark::At(operator.output_watermark(at)));
+        }
+        if self.idles_later && !self.operator.as_ref().is_some_and(Running::is_behind) {
+            self.idles_later = false;
+            self.idle();
+        }
+    }
+
+    /// Holds nobody back any more, unless something is still to come out.
+    fn idle(&mut self) {
+        if !self.idles_later {
+            self.reached = None;
+            self.parts.outputs.watermark(Watermark::Idle);
         }
     }
 
