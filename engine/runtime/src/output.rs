@@ -105,7 +105,6 @@ impl Outputs {
     }
 
     /// Plants a mistake, for the simulator.
-    #[must_use]
     pub(crate) fn planting(mut self, planted: Planted) -> Self {
         self.planted = planted;
         self
@@ -371,7 +370,6 @@ mod tests {
     fn idleness_does_not_take_the_place_of_a_promise_that_waits_behind_rows() {
         let (mut out, ends) = outputs(vec![(Router::One, 1)], wide());
         out.push(0, batch(0, 1)).unwrap();
-        out.watermark(Watermark::At(EventTime(1)));
         out.watermark(Watermark::At(EventTime(2)));
         out.watermark(Watermark::Idle);
         out.settle().unwrap();
