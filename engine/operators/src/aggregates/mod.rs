@@ -34,7 +34,7 @@ mod variance;
 pub(crate) use bound::{Aggregate, BoundAggregate, Scope, bind, far_times, null_times, reads};
 pub(crate) use definition::{AGGS, AggregateDef, describe, read, signature};
 pub(crate) use function::Function;
-pub(crate) use pieces::{encode, restore};
+pub(crate) use pieces::{Content, Dealing, restore};
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, make_array};
 use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};

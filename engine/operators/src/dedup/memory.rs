@@ -2,7 +2,7 @@
 
 use crate::chunked::Chunked;
 use crate::keys::{GroupBy, Groups, Keys};
-use crate::lean::{Runs, decode, encode, own_rows};
+use crate::lean::{Runs, decode, deferred, own_rows};
 use arrow::array::{ArrayRef, AsArray, Int64Array};
 use arrow::datatypes::{DataType, Int64Type};
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl Memory {
             if timed {
                 columns.push(Arc::new(Int64Array::from_iter_values(numbers.iter().map(|number| times.get(*number as usize)))));
             }
-            encode(columns, numbers.len())
+            deferred(columns, numbers.len())
         })
     }
 

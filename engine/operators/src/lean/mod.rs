@@ -22,9 +22,9 @@ mod runs;
 mod store;
 
 pub(crate) use order::{Direction, Order, RowHash, can_order, is_word, words};
-pub(crate) use pieces::{decode, encode, own_rows};
+pub(crate) use pieces::{decode, deferred, own_rows};
 pub(crate) use ranking::{Change, Ranking, Shape};
-pub(crate) use runs::Runs;
+pub(crate) use runs::{Runs, Saved, run_number};
 pub(crate) use store::Across;
 
 use arrow::array::{ArrayRef, RecordBatch};

@@ -18,14 +18,6 @@ pub(crate) fn deferred(columns: Vec<ArrayRef>, rows: usize) -> Result<DeferredBy
     Ok(DeferredBytes(Arc::new(Batch(batch(columns, rows)?))))
 }
 
-/// Encodes columns of `rows` rows as one Arrow IPC stream.
-///
-/// # Errors
-/// `Internal` when they cannot be written.
-pub(crate) fn encode(columns: Vec<ArrayRef>, rows: usize) -> Result<Vec<u8>> {
-    stream(&batch(columns, rows)?)
-}
-
 fn batch(columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
     let fields: Vec<Field> =
         columns.iter().enumerate().map(|(index, column)| Field::new(index.to_string(), column.data_type().clone(), true)).collect();

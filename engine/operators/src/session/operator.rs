@@ -6,6 +6,7 @@ use super::state::Named;
 use crate::aggregates::{BoundAggregate, far_times, null_times};
 use crate::expression::BadRows;
 use crate::fired::{self, Fired};
+use crate::lean::Saved;
 use crate::when::{Pace, Quiet, Time, When};
 use crate::window::{Unit, within_reach};
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
@@ -84,7 +85,6 @@ impl OperatorFactory for SessionFactory {
             quiet: Quiet::default(),
             idled: false,
             named: Vec::new(),
-            saved: None,
             millis: Vec::new(),
             hashes: Vec::new(),
             ctx,
@@ -108,8 +108,6 @@ pub(super) struct SessionAggregate {
     /// Whether everything has fired since rows came last, because none did.
     pub(super) idled: bool,
     pub(super) named: Vec<Named>,
-    /// The pieces that hold the open sessions, unless they have changed since the last snapshot.
-    pub(super) saved: Option<Vec<PieceId>>,
     pub(super) millis: Vec<i64>,
     hashes: Vec<u64>,
 }
@@ -202,7 +200,7 @@ impl Operator for SessionAggregate {
     }
 
     fn forget_pieces(&mut self) {
-        self.saved = None;
+        self.sessions.saved = Saved::No;
         self.fired.saved = None;
     }
 
@@ -244,7 +242,6 @@ impl SessionAggregate {
         if late.is_empty() {
             let values = self.plan.aggregates.iter().zip(masks).map(|(bound, mask)| bound.values(&batch, mask));
             let values = values.collect::<Result<Vec<_>>>()?;
-            self.saved = None;
             if self.plan.when.early.is_some() {
                 let clock = &self.ctx.clock;
                 self.pace.took(batch.num_rows(), || clock.monotonic());

@@ -3,6 +3,7 @@
 use super::operator::SessionAggregate;
 use super::shown::Shown;
 use super::views::{Look, View};
+use crate::lean::Saved;
 use std::collections::VecDeque;
 use std::time::Duration;
 use tidegate_api::{Flow, Output, Result};
@@ -84,7 +85,7 @@ impl SessionAggregate {
             self.tidy();
             return None;
         }
-        self.saved = None;
+        self.sessions.saved = Saved::No;
         Some(Round { through, early, looks: self.sessions.looks(slots).into(), closing: None })
     }
 
@@ -105,9 +106,6 @@ impl SessionAggregate {
         match (&mut round.closing, round.through) {
             (None, Some(through)) => {
                 let done = self.sessions.due(self.plan.closed(through))?;
-                if !done.is_empty() {
-                    self.saved = None;
-                }
                 round.closing = Some(done.into());
                 self.round = Some(round);
             }
@@ -163,7 +161,7 @@ impl SessionAggregate {
         let none = self.plan.when.early.is_none();
         if let Some(shown) = self.sessions.shown.as_mut().filter(|shown| shown.has_changes()) {
             shown.tidy(none, &mut self.sessions.slots);
-            self.saved = None;
+            self.sessions.saved = Saved::No;
         }
     }
 

@@ -3,7 +3,10 @@
 use super::sessions::Sessions;
 use super::shown::Told;
 use super::slots::{MANY, NONE};
-use arrow::array::ArrayRef;
+use crate::aggregates::Content;
+use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, new_null_array};
+use arrow::compute::concat;
+use std::sync::Arc;
 use tidegate_api::Result;
 
 /// A session of a snapshot, less its aggregates.
@@ -15,28 +18,55 @@ pub(super) struct Span {
     pub(super) changed: bool,
 }
 
-/// Sessions as they are kept in a snapshot.
-#[derive(Debug)]
-pub(super) struct State {
-    pub(super) starts: Vec<i64>,
-    pub(super) lasts: Vec<i64>,
-    pub(super) waiting: Vec<bool>,
-    pub(super) changed: Vec<bool>,
-    pub(super) groups: Vec<ArrayRef>,
-    pub(super) states: Vec<Vec<ArrayRef>>,
-}
-
 impl Sessions {
-    /// Every open session, for a snapshot.
+    /// Some sessions, for a snapshot, and behind them keys that have none.
     ///
     /// # Errors
     /// `Internal` when a kernel fails.
-    pub(super) fn state(&self) -> Result<State> {
-        let open = self.slots.open();
-        let states = self.accumulators.iter().map(|accumulator| accumulator.select(&open)?.state()).collect::<Result<_>>()?;
-        let waiting = open.iter().map(|slot| self.slots.waits(*slot)).collect();
-        let changed = open.iter().map(|slot| self.slots.has_changed(*slot)).collect();
-        Ok(State { starts: self.starts_of(&open), lasts: self.lasts_of(&open), waiting, changed, groups: self.groups_of(&open)?, states })
+    pub(super) fn content(&self, slots: &[u32], gone: &[u32]) -> Result<Content> {
+        let none = gone.len();
+        let padded = |column: ArrayRef| {
+            if none == 0 {
+                return Ok(column);
+            }
+            Ok(concat(&[column.as_ref(), new_null_array(column.data_type(), none).as_ref()])?)
+        };
+        let ints = |values: Vec<i64>| padded(Arc::new(Int64Array::from(values)));
+        let flags = |is: &dyn Fn(u32) -> bool| padded(Arc::new(slots.iter().map(|slot| Some(is(*slot))).collect::<BooleanArray>()));
+        let mut own = vec![ints(self.starts_of(slots))?, ints(self.lasts_of(slots))?, flags(&|slot| self.slots.waits(slot))?];
+        if self.shown.is_some() {
+            own.push(flags(&|slot| self.slots.has_changed(slot))?);
+        }
+        let mut states = Vec::with_capacity(self.accumulators.len());
+        for accumulator in &self.accumulators {
+            states.push(accumulator.select(slots)?.state()?.into_iter().map(padded).collect::<Result<Vec<_>>>()?);
+        }
+        let keys: Vec<u32> = slots.iter().map(|slot| self.slots.key(*slot)).chain(gone.iter().copied()).collect();
+        Ok(Content { own, groups: self.groups_by(&keys)?, states, rows: keys.len() })
+    }
+
+    /// All that is open of some keys, for a snapshot. A key without sessions says so: an older piece may hold some.
+    ///
+    /// # Errors
+    /// `Internal` when a kernel fails.
+    pub(super) fn content_of(&self, keys: &[u32]) -> Result<Content> {
+        let (mut slots, mut gone) = (Vec::with_capacity(keys.len()), Vec::new());
+        for key in keys {
+            let before = slots.len();
+            let newest = self.newest[*key as usize];
+            let mut next = newest;
+            while next != NONE && next != MANY && self.slots.is_open(next) {
+                slots.push(next);
+                next = self.slots.before(next);
+            }
+            if !self.others.is_empty() {
+                slots.extend(self.others.range((*key, i64::MIN)..=(*key, i64::MAX)).map(|(_, slot)| *slot));
+            }
+            if slots.len() == before {
+                gone.push(*key);
+            }
+        }
+        self.content(&slots, &gone)
     }
 
     /// How many state columns each aggregate has, in order.

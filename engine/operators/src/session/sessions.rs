@@ -9,6 +9,7 @@ use super::slots::{MANY, NONE, Slots};
 use super::timers::Timers;
 use crate::aggregates::{Accumulator, Aggregate, Finished};
 use crate::keys::{GroupBy, Groups, Keys};
+use crate::lean::Saved;
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use std::collections::BTreeMap;
@@ -50,6 +51,8 @@ pub(super) struct Sessions {
     pub(super) shown: Option<Shown>,
     /// Sessions that became part of others since the accumulators were last merged.
     pub(super) joined: Vec<u32>,
+    /// How the last snapshot holds them, by key.
+    pub(super) saved: Saved,
     pub(super) numbers: Vec<u32>,
 }
 
@@ -94,6 +97,7 @@ impl Sessions {
             accumulators,
             shown: updates.then(|| Shown::new(limits.gap)),
             joined: Vec::new(),
+            saved: Saved::No,
             numbers: Vec::new(),
         })
     }
@@ -105,6 +109,7 @@ impl Sessions {
     pub(super) fn absorb(&mut self, groups: &[ArrayRef], times: &[i64], values: &[Option<ArrayRef>]) -> Result<()> {
         let keys = self.by.keys(groups)?;
         let mut numbers = self.number(&keys, times.len())?;
+        self.saved.note(&numbers, self.newest.len());
         let before = self.slots.len();
         match self.limits.longest {
             None => numbers.iter_mut().zip(times).for_each(|(number, time)| *number = self.place(*number, *time)),
@@ -351,6 +356,10 @@ impl Sessions {
 
     /// Sessions have been emitted.
     pub(super) fn remove(&mut self, slots: &[u32]) {
+        if !slots.is_empty() {
+            let keys: Vec<u32> = slots.iter().map(|slot| self.slots.key(*slot)).collect();
+            self.saved.note(&keys, self.newest.len());
+        }
         for slot in slots {
             let key = self.slots.key(*slot);
             if self.newest[key as usize] == *slot {
@@ -371,6 +380,9 @@ impl Sessions {
         let gone = self.slots.gone();
         if gone < SWEEP || gone * 2 < self.slots.len() {
             return Ok(());
+        }
+        if let Saved::Runs(runs) = &mut self.saved {
+            runs.renumbered();
         }
         let open = self.slots.open();
         let keys = self.by.keys(&self.groups_of(&open)?)?;
@@ -412,6 +424,13 @@ impl Sessions {
         let accumulators: usize = self.accumulators.iter().map(|accumulator| accumulator.bytes()).sum();
         let others = self.others.len() * 24;
         let shown = self.shown.as_ref().map_or(0, Shown::bytes);
-        self.keys.bytes() + self.newest.capacity() * 4 + others + self.slots.bytes() + self.timers.bytes() + accumulators + shown
+        self.keys.bytes()
+            + self.newest.capacity() * 4
+            + others
+            + self.slots.bytes()
+            + self.timers.bytes()
+            + accumulators
+            + shown
+            + self.saved.bytes()
     }
 }

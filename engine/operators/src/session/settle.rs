@@ -24,6 +24,7 @@ impl Sessions {
         let mut keys: Vec<u32> = taken.iter().filter(|slot| self.slots.waits(**slot)).map(|slot| self.slots.key(*slot)).collect();
         keys.sort_unstable();
         keys.dedup();
+        self.saved.note(&keys, self.newest.len());
         let mut fire = Vec::new();
         for key in keys {
             self.settle_key(key, watermark, longest, &mut fire);

@@ -1,13 +1,20 @@
 //! The state of a session stage in snapshots: open sessions, what was told of them, and up to when each vnode has fired
 //! (`crate::fired`).
+//!
+//! Few sessions are one piece, `sessions`, that is written whole when any has changed, and so are those that are told of more than
+//! once. Many are written by key (`crate::lean::Runs`), in pieces `sessions/RUN/PART`: the sessions of a key in the piece of the
+//! greatest run are all it has, none if its start is null. A restore begins with the newest and leaves out keys that it has seen.
 
 use super::operator::SessionAggregate;
 use super::saved::Span;
 use super::shown::Told;
-use crate::aggregates;
+use crate::aggregates::{self, Content, Dealing};
 use crate::fired::FIRED;
-use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array};
+use crate::lean::{Runs, Saved, run_number};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array};
+use arrow::compute::FilterBuilder;
 use arrow::datatypes::Int64Type;
+use std::cmp::Reverse;
 use std::sync::Arc;
 use tidegate_api::{Error, PieceId, RestoredPiece, Result, StatePiece};
 
@@ -16,6 +23,10 @@ pub(super) const VERSION: u32 = 1;
 /// The piece that holds the open sessions. Where sessions are told of more than once, it has a column more: whether they took rows
 /// since.
 const OPEN: &str = "sessions";
+/// What the names of pieces by key begin with.
+const BY_KEY: &str = "sessions/";
+/// More keys than this are written by key.
+const LARGE: usize = if cfg!(test) { 3 } else { 1 << 14 };
 /// The piece that holds what was told of them.
 const TOLD: &str = "told";
 
@@ -24,6 +35,8 @@ const TOLD: &str = "told";
 pub(super) enum Named {
     /// Sessions, or what was told of them.
     Open,
+    /// So many pieces of sessions by key.
+    ByKey(usize),
     Fired,
 }
 
@@ -36,16 +49,28 @@ impl SessionAggregate {
         let vnodes = self.ctx.vnodes;
         let mut pieces = Vec::new();
         self.named.clear();
-        match &self.saved {
-            Some(ids) => pieces.extend(ids.iter().cloned().map(StatePiece::Kept)),
-            None => {
-                self.saved = Some(Vec::new());
-                for (name, data) in [(OPEN, self.open_sessions()?), (TOLD, self.told()?)] {
-                    if let Some(data) = data {
-                        pieces.push(StatePiece::New { name: name.into(), vnodes, data });
+        let dealing = Dealing { by: self.plan.dealt_by.clone(), count: self.ctx.vnode_count };
+        match std::mem::take(&mut self.sessions.saved) {
+            Saved::Whole(ids) => {
+                pieces.extend(ids.iter().cloned().map(StatePiece::Kept));
+                self.sessions.saved = Saved::Whole(ids);
+            }
+            Saved::No if self.sessions.shown.is_some() || self.sessions.newest.len() <= LARGE => {
+                for (name, content) in [(OPEN, self.open_sessions()?), (TOLD, self.told()?)] {
+                    if let Some(content) = content {
+                        pieces.push(StatePiece::New { name: name.into(), vnodes, data: content.encode(&dealing)? });
                         self.named.push(Named::Open);
                     }
                 }
+                self.sessions.saved = Saved::Whole(Vec::new());
+            }
+            saved => {
+                let mut runs = if let Saved::Runs(runs) = saved { runs } else { Box::default() };
+                let sessions = &self.sessions;
+                let made = |keys: &[u32]| Ok(sessions.content_of(keys)?.deferred(&dealing));
+                runs.snapshot_as(BY_KEY, sessions.newest.len(), vnodes, &mut pieces, made)?;
+                self.named.push(Named::ByKey(runs.new_pieces()));
+                self.sessions.saved = Saved::Runs(runs);
             }
         }
         match &self.fired.saved {
@@ -58,45 +83,36 @@ impl SessionAggregate {
         Ok(pieces)
     }
 
-    fn open_sessions(&mut self) -> Result<Option<Vec<u8>>> {
-        let state = self.sessions.state()?;
-        let rows = state.starts.len();
-        if rows == 0 {
-            return Ok(None);
-        }
-        let dealt = self.dealt(&state.groups, rows)?;
-        let mut own: Vec<ArrayRef> = vec![
-            Arc::new(Int64Array::from(state.starts)),
-            Arc::new(Int64Array::from(state.lasts)),
-            Arc::new(BooleanArray::from(state.waiting)),
-        ];
-        if self.plan.when.updates() {
-            own.push(Arc::new(BooleanArray::from(state.changed)));
-        }
-        Ok(Some(aggregates::encode(dealt, own, state.groups, state.states)?))
+    fn open_sessions(&self) -> Result<Option<Content>> {
+        let open = self.sessions.slots.open();
+        if open.is_empty() { Ok(None) } else { self.sessions.content(&open, &[]).map(Some) }
     }
 
-    fn told(&mut self) -> Result<Option<Vec<u8>>> {
+    fn told(&self) -> Result<Option<Content>> {
         let all: Vec<(u32, i64, Told)> = self.sessions.shown.iter().flat_map(|shown| shown.all()).collect();
         if all.is_empty() {
             return Ok(None);
         }
         let groups = self.sessions.groups_by(&all.iter().map(|(key, ..)| *key).collect::<Vec<_>>())?;
-        let dealt = self.dealt(&groups, all.len())?;
         let own: Vec<ArrayRef> = vec![
             Arc::new(all.iter().map(|(_, start, _)| Some(*start)).collect::<Int64Array>()),
             Arc::new(all.iter().map(|(.., told)| Some(told.last)).collect::<Int64Array>()),
             Arc::new(all.iter().map(|(.., told)| Some(told.stands)).collect::<BooleanArray>()),
         ];
-        Ok(Some(aggregates::encode(dealt, own, groups, Vec::new())?))
+        Ok(Some(Content { own, groups, states: Vec::new(), rows: all.len() }))
     }
 
     /// The names under which the new pieces are known.
     pub(super) fn take_names(&mut self, ids: Vec<PieceId>) {
-        for (named, id) in self.named.drain(..).zip(ids) {
-            match named {
-                Named::Fired => self.fired.saved = Some(id),
-                Named::Open => self.saved.get_or_insert_default().push(id),
+        let mut ids = ids.into_iter();
+        for named in self.named.drain(..) {
+            match (named, &mut self.sessions.saved) {
+                (Named::Fired, _) => self.fired.saved = ids.next(),
+                (Named::Open, Saved::Whole(saved)) => saved.extend(ids.next()),
+                (Named::ByKey(new), Saved::Runs(runs)) => runs.named(&mut ids.by_ref().take(new)),
+                // The sessions have changed since the snapshot, so their pieces are of no more use.
+                (Named::Open, _) => drop(ids.next()),
+                (Named::ByKey(new), _) => ids.by_ref().take(new).for_each(drop),
             }
         }
     }
@@ -106,24 +122,37 @@ impl SessionAggregate {
     /// # Errors
     /// `External` for a piece that is none of this stage's.
     pub(super) fn take_back(&mut self, pieces: &[RestoredPiece]) -> Result<()> {
-        // The state is unchanged only if all of its pieces are ours whole.
-        let mut saved = Some(Vec::new());
+        let mut open: Vec<(Option<i64>, &RestoredPiece)> = Vec::new();
+        let mut told = Vec::new();
         for piece in pieces {
-            match piece.name.as_str() {
-                FIRED => {
-                    self.fired.restore(piece)?;
-                    continue;
-                }
-                OPEN => self.take_sessions(piece)?,
-                TOLD if self.plan.when.updates() => self.take_told(piece)?,
-                other => return Err(Error::external(format!("state piece `{other}` is none of this operator's"))),
+            let run = piece.name.strip_prefix(BY_KEY).map(run_number);
+            match (piece.name.as_str(), run) {
+                (FIRED, _) => self.fired.restore(piece)?,
+                (OPEN, _) => open.push((None, piece)),
+                (_, Some(Some(run))) => open.push((Some(run), piece)),
+                (TOLD, _) if self.plan.when.updates() => told.push(piece),
+                (other, _) => return Err(Error::external(format!("state piece `{other}` is none of this operator's"))),
             }
-            saved = saved.filter(|_| self.ctx.vnodes.covers(piece.vnodes)).map(|mut ids: Vec<PieceId>| {
-                ids.push(piece.id.clone());
-                ids
-            });
         }
-        self.saved = saved;
+        open.sort_by_key(|(run, _)| Reverse(*run));
+        let mut saved = Vec::with_capacity(open.len());
+        for run in open.chunk_by(|(a, _), (b, _)| a == b) {
+            let known = self.sessions.newest.len();
+            for (_, piece) in run {
+                saved.push((piece.id.clone(), self.take_sessions(piece, known)?));
+            }
+        }
+        for piece in &told {
+            self.take_told(piece)?;
+            saved.push((piece.id.clone(), 0));
+        }
+        let whole = open.iter().map(|(_, piece)| piece).chain(&told).all(|piece| self.ctx.vnodes.covers(piece.vnodes));
+        // The state is unchanged only if all of its pieces are ours whole.
+        self.sessions.saved = match open.first() {
+            _ if !whole => Saved::No,
+            Some((Some(greatest), _)) => Saved::Runs(Box::new(Runs::resumed(saved.into_iter().rev(), *greatest))),
+            _ => Saved::Whole(saved.into_iter().map(|(id, _)| id).collect()),
+        };
         if self.sessions.shown.as_ref().is_some_and(|shown| shown.has_changes()) {
             // How many rows those were is forgotten; the time begins anew.
             let clock = &self.ctx.clock;
@@ -132,21 +161,37 @@ impl SessionAggregate {
         Ok(())
     }
 
-    fn take_sessions(&mut self, piece: &RestoredPiece) -> Result<()> {
+    /// Takes the sessions of a piece, less those of the first `known` keys; gives how many keys it holds.
+    fn take_sessions(&mut self, piece: &RestoredPiece, known: usize) -> Result<usize> {
         let foreign = || Error::external(format!("state piece `{}` does not hold sessions", piece.name));
         let widths = self.sessions.state_widths()?;
         let columns = if self.plan.when.updates() { 4 } else { 3 };
+        let mut held = 0;
         aggregates::restore(piece, columns, self.plan.groups.len(), &widths, self.ctx.vnodes, |part| {
-            let (starts, lasts) = (ints(&part.own[0]).ok_or_else(foreign)?, ints(&part.own[1]).ok_or_else(foreign)?);
-            let flags = part.own[2..].iter().map(|column| column.as_boolean_opt().ok_or_else(foreign)).collect::<Result<Vec<_>>>()?;
+            let keys = self.sessions.by.keys(part.groups)?;
+            let numbers = self.sessions.number(&keys, part.rows)?;
+            held += numbers.chunk_by(|a, b| a == b).count();
+            let starts = ints(&part.own[0]).ok_or_else(foreign)?;
+            let wanted: BooleanArray =
+                numbers.iter().enumerate().map(|(row, key)| Some(*key as usize >= known && starts.is_valid(row))).collect();
+            self.sessions.numbers = numbers;
+            let filter = FilterBuilder::new(&wanted).optimize().build();
+            let some =
+                |columns: &[ArrayRef]| columns.iter().map(|column| filter.filter(column)).collect::<std::result::Result<Vec<_>, _>>();
+            let (own, groups) = (some(part.own)?, some(part.groups)?);
+            let states = part.states.iter().map(|state| some(state)).collect::<std::result::Result<Vec<_>, _>>()?;
+            let (starts, lasts) = (ints(&own[0]).ok_or_else(foreign)?, ints(&own[1]).ok_or_else(foreign)?);
+            let flags = own[2..].iter().map(|column| column.as_boolean_opt().ok_or_else(foreign)).collect::<Result<Vec<_>>>()?;
             let span = |row: usize| Span {
                 start: starts.value(row),
                 last: lasts.value(row),
                 waiting: flags[0].value(row),
                 changed: flags.get(1).is_some_and(|changed| changed.value(row)),
             };
-            self.sessions.restore(part.groups, &(0..part.rows).map(span).collect::<Vec<_>>(), &part.states)
-        })
+            let spans: Vec<Span> = (0..starts.len()).map(span).collect();
+            self.sessions.restore(&groups, &spans, &states.iter().map(Vec::as_slice).collect::<Vec<_>>())
+        })?;
+        Ok(held)
     }
 
     fn take_told(&mut self, piece: &RestoredPiece) -> Result<()> {

@@ -4,7 +4,7 @@
 use super::bind::breaks_by_a_word;
 use super::plan::{Beside, Plan};
 use crate::keys::{GroupBy, Groups};
-use crate::lean::{Order, RowHash, Runs, decode, emit_cut, encode, is_word, own_rows, visible_columns, words};
+use crate::lean::{Order, RowHash, Runs, decode, deferred, emit_cut, is_word, own_rows, visible_columns, words};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array, UInt64Array};
 use arrow::compute::take_arrays;
 use arrow::datatypes::{DataType, SchemaRef, UInt64Type};
@@ -139,7 +139,7 @@ impl Operator for Best {
         self.runs.snapshot(groups.len(), self.ctx.vnodes, &mut pieces, |numbers| {
             let mut columns = by.columns_of(groups, numbers)?;
             columns.extend(places.columns(numbers));
-            encode(columns, numbers.len())
+            deferred(columns, numbers.len())
         })?;
         self.ctx.state_bytes.set(self.bytes());
         Ok(pieces)

@@ -5,7 +5,7 @@
 
 use crate::aggregates::{Accumulator, BoundAggregate};
 use crate::keys::{GroupBy, Groups as Table, Keys};
-use crate::lean::{Runs, decode, encode, own_rows};
+use crate::lean::{Runs, decode, deferred, own_rows};
 use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array};
 use arrow::datatypes::{DataType, Int64Type};
 use std::collections::VecDeque;
@@ -192,7 +192,7 @@ impl Groups {
             for accumulator in selected(accumulators, slots, groups)? {
                 columns.extend(accumulator.state()?);
             }
-            encode(columns, groups.len())
+            deferred(columns, groups.len())
         })
     }
 

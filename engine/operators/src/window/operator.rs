@@ -8,15 +8,15 @@ use super::arithmetic::{Run, Unit, runs};
 use super::calendar::Grid;
 use super::panes::{Panes, Shape};
 use super::state;
-use crate::aggregates::{BoundAggregate, far_times, null_times};
+use crate::aggregates::{BoundAggregate, Dealing, far_times, null_times};
 use crate::expression::BadRows;
 use crate::fired::{FIRED, Fired};
+use crate::lean::Saved;
 use crate::when::{Quiet, Time, When};
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{filter_record_batch, take};
 use arrow::datatypes::{DataType, SchemaRef};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use tidegate_api::{
     Epoch, Error, EventTime, Flow, Operator, OperatorCtx, OperatorFactory, Output, PieceId, RestoredPiece, Result, Signature, StatePiece,
@@ -101,10 +101,11 @@ struct Scratch {
     hashes: Vec<u64>,
 }
 
-/// What a new piece of the last snapshot holds.
+/// What the new pieces of the last snapshot hold.
 #[derive(Debug, Clone, Copy)]
 enum Named {
-    Pane(i64),
+    /// The pane that starts there, so many pieces.
+    Pane(i64, usize),
     Fired,
 }
 
@@ -209,17 +210,14 @@ impl Operator for WindowedAggregate {
             return Err(Error::internal("a snapshot was asked for while a window is being emitted"));
         }
         let vnodes = self.ctx.vnodes;
+        let dealing = Dealing { by: self.plan.dealt_by.clone(), count: self.ctx.vnode_count };
         let mut pieces = Vec::new();
         self.named.clear();
         let (panes, shape) = self.panes.all();
         for (start, pane) in panes {
-            if pane.dirty {
-                let data = state::encode_pane(pane, shape, &self.plan.dealt_by, self.ctx.vnode_count)?;
-                pieces.push(StatePiece::New { name: state::pane_name(start), vnodes, data });
-                self.named.push(Named::Pane(start));
-                pane.saved.clear();
-            } else {
-                pieces.extend(pane.saved.iter().cloned().map(StatePiece::Kept));
+            let new = state::save_pane(start, pane, shape, &dealing, vnodes, &mut pieces)?;
+            if new > 0 {
+                self.named.push(Named::Pane(start, new));
             }
         }
         match &self.fired.saved {
@@ -237,49 +235,31 @@ impl Operator for WindowedAggregate {
     fn forget_pieces(&mut self) {
         let (panes, _) = self.panes.all();
         for (_, pane) in panes {
-            pane.dirty = true;
+            pane.saved = Saved::No;
         }
         self.fired.saved = None;
     }
 
     fn pieces_named(&mut self, _epoch: Epoch, ids: Vec<PieceId>) {
-        for (named, id) in self.named.drain(..).zip(ids) {
+        let mut ids = ids.into_iter();
+        for named in self.named.drain(..) {
             match named {
-                Named::Fired => self.fired.saved = Some(id),
-                Named::Pane(start) => {
+                Named::Fired => self.fired.saved = ids.next(),
+                Named::Pane(start, new) => {
+                    let mut ids = ids.by_ref().take(new);
                     if let Some(pane) = self.panes.get(start) {
-                        pane.saved = vec![id];
-                        pane.dirty = false;
+                        state::name_pane(pane, &mut ids);
                     }
+                    ids.for_each(drop);
                 }
             }
         }
     }
 
     fn restore(&mut self, pieces: Vec<RestoredPiece>) -> Result<()> {
-        let own = self.ctx.vnodes;
-        let groups = self.plan.groups.len();
-        // A pane may come in several pieces, from the tasks of another time. It is unchanged only if all of them are ours whole.
-        let mut partial = BTreeSet::new();
-        for piece in &pieces {
-            if piece.name == FIRED {
-                self.fired.restore(piece)?;
-                continue;
-            }
-            let start = state::pane_start(&piece.name)
-                .ok_or_else(|| Error::external(format!("state piece `{}` is none of this operator's", piece.name)))?;
-            state::restore_pane(&mut self.panes, start, piece, groups, own)?;
-            if !own.covers(piece.vnodes) {
-                partial.insert(start);
-            }
-            if let Some(pane) = self.panes.get(start) {
-                pane.saved.push(piece.id.clone());
-            }
-        }
-        let (panes, _) = self.panes.all();
-        for (start, pane) in panes {
-            pane.dirty = partial.contains(&start);
-        }
+        pieces.iter().filter(|piece| piece.name == FIRED).try_for_each(|piece| self.fired.restore(piece))?;
+        let panes = pieces.iter().filter(|piece| piece.name != FIRED);
+        state::restore_panes(&mut self.panes, panes, self.plan.groups.len(), self.ctx.vnodes)?;
         self.cursor = self.plan.grid.reached(self.fired.low);
         self.ctx.state_bytes.set(self.panes.bytes() as u64);
         Ok(())

@@ -1,25 +1,24 @@
 //! Open panes: each a key table and the accumulators over its groups. Recycled once nobody needs them.
 
 use super::running::Running;
-use crate::aggregates::{Accumulator, Aggregate, Finished};
+use crate::aggregates::{Accumulator, Aggregate, Content, Finished};
 use crate::keys::{GroupBy, Groups, Keys};
+use crate::lean::Saved;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array};
 use arrow::compute::filter;
 use arrow::datatypes::{DataType, Int64Type};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use tidegate_api::{Error, PieceId, Result};
+use tidegate_api::{Error, Result};
 
 /// One slice of time.
 #[derive(Debug)]
 pub(crate) struct Pane {
     groups: Groups,
     accumulators: Accumulators,
-    /// The pieces that hold this pane in the last snapshot, while it has not changed since.
-    pub(crate) saved: Vec<PieceId>,
-    /// Whether it has changed since.
-    pub(crate) dirty: bool,
+    /// How the last snapshot holds it.
+    pub(crate) saved: Saved,
     /// The groups that have changed since they were last emitted, as far as anybody asked; empty when none has.
     changes: Vec<bool>,
 }
@@ -108,7 +107,7 @@ impl Shape {
         } else {
             Accumulators::Each(self.aggregates.iter().map(Aggregate::accumulator).collect::<Result<_>>()?)
         };
-        Ok(Pane { groups: self.by.table(), accumulators, saved: Vec::new(), dirty: false, changes: Vec::new() })
+        Ok(Pane { groups: self.by.table(), accumulators, saved: Saved::No, changes: Vec::new() })
     }
 }
 
@@ -125,17 +124,18 @@ impl Pane {
         numbers: &mut Vec<u32>,
         watch: bool,
     ) -> Result<()> {
-        self.dirty = true;
+        let noted = matches!(self.saved, Saved::Runs(_));
         match &mut self.accumulators {
-            Accumulators::Rows(counts) if watch => {
+            Accumulators::Rows(counts) if watch || noted => {
                 numbers.clear();
                 self.groups.intern(keys, rows, |group| numbers.push(group))?;
                 counts.resize(self.groups.len(), 0);
                 numbers.iter().for_each(|group| counts[*group as usize] += 1);
-                self.changed(numbers);
+                self.note(numbers, watch);
                 Ok(())
             }
             Accumulators::Rows(counts) => {
+                self.saved = Saved::No;
                 if matches!(keys, Keys::None) {
                     counts.resize(1, 0);
                     counts[0] += rows.len() as i64;
@@ -159,11 +159,17 @@ impl Pane {
                         whole => accumulator.update(numbers, total, whole.as_ref())?,
                     }
                 }
-                if watch {
-                    self.changed(numbers);
-                }
+                self.note(numbers, watch);
                 Ok(())
             }
+        }
+    }
+
+    /// Notes which groups have changed, as far as anybody will ask.
+    fn note(&mut self, groups: &[u32], watch: bool) {
+        self.saved.note(groups, self.groups.len());
+        if watch {
+            self.changed(groups);
         }
     }
 
@@ -194,7 +200,6 @@ impl Pane {
     /// # Errors
     /// `Internal` when it is of another stage.
     pub(crate) fn merge(&mut self, other: &Pane, numbers: &mut Vec<u32>) -> Result<()> {
-        self.dirty = true;
         numbers.clear();
         self.groups.merge(&other.groups, |group| numbers.push(group));
         match (&mut self.accumulators, &other.accumulators) {
@@ -214,16 +219,30 @@ impl Pane {
             let changed: Vec<u32> = theirs.map(|(group, _)| *group).collect();
             self.changed(&changed);
         }
+        self.note(numbers, false);
         Ok(())
     }
 
-    /// Takes state back: the keys of some groups and their state columns, per aggregate.
+    /// Takes state back: the keys of some groups, each once, and their state columns, per aggregate. A group that is there already
+    /// is left as it is: the newest state of a group comes first.
     ///
     /// # Errors
     /// `External` when the columns are not the state of this stage.
     pub(crate) fn merge_state(&mut self, keys: &Keys, rows: usize, state: &[&[ArrayRef]]) -> Result<()> {
+        let known = self.groups.len();
         let mut numbers = Vec::with_capacity(rows);
         self.groups.intern(keys, 0..rows, |group| numbers.push(group))?;
+        if numbers.iter().all(|group| *group as usize >= known) {
+            return self.add_state(&numbers, state);
+        }
+        let new: BooleanArray = numbers.iter().map(|group| Some(*group as usize >= known)).collect();
+        numbers.retain(|group| *group as usize >= known);
+        let filtered = |column: &ArrayRef| Ok(filter(column, &new)?);
+        let state = state.iter().map(|columns| columns.iter().map(filtered).collect()).collect::<Result<Vec<Vec<ArrayRef>>>>()?;
+        self.add_state(&numbers, &state.iter().map(Vec::as_slice).collect::<Vec<_>>())
+    }
+
+    fn add_state(&mut self, numbers: &[u32], state: &[&[ArrayRef]]) -> Result<()> {
         match &mut self.accumulators {
             Accumulators::Rows(counts) => {
                 let foreign = || Error::external("a state piece does not hold counts");
@@ -234,23 +253,45 @@ impl Pane {
             }
             Accumulators::Each(accumulators) => {
                 for (accumulator, state) in accumulators.iter_mut().zip(state) {
-                    accumulator.merge(&numbers, self.groups.len(), state)?;
+                    accumulator.merge(numbers, self.groups.len(), state)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// The groups and the state of every aggregate, for a snapshot.
+    /// How many groups there are.
+    pub(crate) fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Some groups and the state of every aggregate over them, for a snapshot. It costs what they are, not what the pane is.
     ///
     /// # Errors
     /// `Internal` when an array cannot be made.
-    pub(crate) fn state(&mut self, shape: &Shape) -> Result<(Vec<ArrayRef>, Vec<Vec<ArrayRef>>, usize)> {
+    pub(crate) fn content_of(&self, shape: &Shape, groups: &[u32]) -> Result<Content> {
+        let states = match &self.accumulators {
+            Accumulators::Rows(counts) => {
+                let counts: Vec<i64> = groups.iter().map(|group| counts[*group as usize]).collect();
+                vec![vec![Arc::new(Int64Array::from(counts)) as ArrayRef]]
+            }
+            Accumulators::Each(accumulators) => {
+                accumulators.iter().map(|accumulator| accumulator.select(groups)?.state()).collect::<Result<_>>()?
+            }
+        };
+        Ok(Content { own: Vec::new(), groups: shape.by.columns_of(&self.groups, groups)?, states, rows: groups.len() })
+    }
+
+    /// All groups and the state of every aggregate, for a snapshot.
+    ///
+    /// # Errors
+    /// `Internal` when an array cannot be made.
+    pub(crate) fn content(&mut self, shape: &Shape) -> Result<Content> {
         let states = match &self.accumulators {
             Accumulators::Rows(counts) => vec![vec![Arc::new(Int64Array::from(counts.clone())) as ArrayRef]],
             Accumulators::Each(accumulators) => accumulators.iter().map(|accumulator| accumulator.state()).collect::<Result<_>>()?,
         };
-        Ok((shape.by.columns(&mut self.groups, false)?, states, self.groups.len()))
+        Ok(Content { own: Vec::new(), groups: shape.by.columns(&mut self.groups, false)?, states, rows: self.groups.len() })
     }
 
     /// The groups and the results. `last` when the pane is to be cleared next.
@@ -274,9 +315,8 @@ impl Pane {
             Accumulators::Rows(counts) => counts.clear(),
             Accumulators::Each(accumulators) => accumulators.iter_mut().for_each(|accumulator| accumulator.clear()),
         }
-        self.saved.clear();
+        self.saved = Saved::No;
         self.changes.clear();
-        self.dirty = false;
     }
 
     fn bytes(&self) -> usize {
@@ -284,7 +324,7 @@ impl Pane {
             Accumulators::Rows(counts) => counts.capacity() * 8,
             Accumulators::Each(accumulators) => accumulators.iter().map(|accumulator| accumulator.bytes()).sum(),
         };
-        self.groups.bytes() + accumulators
+        self.groups.bytes() + accumulators + self.saved.bytes()
     }
 }
 
