@@ -6,24 +6,29 @@
 //! | `measure.rs` | one run of a program |
 //! | `alone.rs` | every query on our own generator, at one and two tasks |
 //! | `beside.rs` | every query beside another engine, on the same events |
+//! | `epochs.rs` | what epochs cost: bytes, throughput, barriers |
 //! | `report.rs` | tables, in a terminal and in a document |
 //! | `chart.rs` | bars as an SVG |
 
 mod alone;
 mod beside;
 mod chart;
+mod epochs;
 mod measure;
 mod query;
 mod report;
 
 use crate::process::{cargo, run, target};
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 
 /// What is measured.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Bench {
+    #[command(subcommand)]
+    apart: Option<Apart>,
     /// Events per query, in millions
     #[arg(long, default_value_t = 10.0)]
     millions: f64,
@@ -43,6 +48,13 @@ pub(crate) struct Bench {
     queries: Option<String>,
 }
 
+/// What is measured in other ways than a query.
+#[derive(Debug, Subcommand)]
+enum Apart {
+    /// What epochs cost: bytes of a snapshot, time of a restore, throughput, barriers that are held up
+    Epochs(epochs::Epochs),
+}
+
 /// Where a table goes, and its chart.
 struct Place {
     /// The name of the marker comments around the table.
@@ -52,6 +64,9 @@ struct Place {
 }
 
 pub(crate) fn run_all(root: &Path, bench: &Bench) -> Result<()> {
+    if let Some(Apart::Epochs(epochs)) = &bench.apart {
+        return epochs::run_all(root, epochs);
+    }
     run(cargo(root).args(["build", "--release", "--package", "tidegate", "--bin", "tidegate"]))?;
     let binary = target(root).join("release").join("tidegate");
     let queries = query::all(root, bench.queries.as_deref())?;

@@ -12,7 +12,7 @@ use crate::manifest::{End, Manifest, OperatorEntry, PendingToken, PieceRef, Sink
 use crate::pieces::{DeferredPart, ObjectBody, OperatorSnapshot, SnapshotPiece, refer};
 use crate::recovery::JobShape;
 use std::collections::{BTreeMap, BTreeSet};
-use tidegate_api::{Barrier, CommitToken, Discovered, Epoch, Error, EventTime, Position, Result, ResultExt, Split, SplitId};
+use tidegate_api::{Barrier, CommitToken, Discovered, Epoch, Error, EventTime, PieceId, Position, Result, ResultExt, Split, SplitId};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// About so many bytes of deferred pieces are in one object, unless a single piece is larger.
@@ -167,6 +167,8 @@ impl Ledger {
             return Err(Error::internal(format!("no operator `{}` in this run", state.operator)));
         };
         let (run_id, generation) = (&self.next.run_id, self.next.generation);
+        // Made when a piece is kept: a state may lie in thousands of them.
+        let mut index: Option<BTreeMap<&PieceId, &PieceRef>> = None;
         let key = |seq: u32| keys::object(run_id, generation, epoch, &state.operator, state.task, seq);
         let object = key(0);
         let sizes = state.pieces.iter().map(|piece| match piece {
@@ -202,15 +204,17 @@ impl Ledger {
                     *filled = filled.saturating_add(about);
                     PieceRef { id, name, vnodes, object: object.clone(), offset: 0, length: 0, checksum: 0 }
                 }
-                SnapshotPiece::Kept(id) => match known.pieces.iter().find(|piece| piece.id == id) {
-                    Some(reference) => reference.clone(),
-                    None => {
-                        return Err(Error::internal(format!(
-                            "operator `{}` keeps piece `{id}`, which epoch {} lacks",
-                            state.operator, self.newest.epoch
-                        )));
+                SnapshotPiece::Kept(id) => {
+                    match index.get_or_insert_with(|| known.pieces.iter().map(|piece| (&piece.id, piece)).collect()).get(&id) {
+                        Some(reference) => PieceRef::clone(reference),
+                        None => {
+                            return Err(Error::internal(format!(
+                                "operator `{}` keeps piece `{id}`, which epoch {} lacks",
+                                state.operator, self.newest.epoch
+                            )));
+                        }
                     }
-                },
+                }
             };
             pieces.push(reference);
         }

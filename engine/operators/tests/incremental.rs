@@ -200,6 +200,13 @@ fn a_hundredth_of_the_keys_of_sessions() {
 }
 
 #[test]
+fn a_hundredth_of_the_keys_of_sessions_that_are_told_early() {
+    let step = json!({ "op": "sessionAggregate", "timeColumn": "t", "gapMs": PANE, "groupBy": ["k"], "allowedLatenessMs": PANE,
+                       "emit": { "everyMs": 600_000 }, "aggs": [{ "op": "count", "alias": "n" }] });
+    check(&step, (0..KEYS).map(|key| (0, key)), some_keys);
+}
+
+#[test]
 fn a_hundredth_of_the_groups_of_an_aggregate() {
     let step = json!({ "op": "aggregate", "final": true, "groupBy": ["k"], "aggs": [{ "op": "count", "alias": "n" }] });
     check(&step, (0..KEYS).map(|key| (0, key)), some_keys);

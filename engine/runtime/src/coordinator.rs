@@ -125,6 +125,16 @@ pub(crate) struct Coordinator {
     stop_told: bool,
     ticked: Option<Duration>,
     finishing: Option<Finished>,
+    course: Course,
+}
+
+/// When the epoch in flight came how far, for those who look at the log.
+#[derive(Debug, Default)]
+struct Course {
+    injected: Duration,
+    acknowledged: Duration,
+    durable: Duration,
+    bytes: u64,
 }
 
 impl Coordinator {
@@ -139,6 +149,7 @@ impl Coordinator {
             stop_told: false,
             ticked: None,
             finishing: None,
+            course: Course::default(),
         }
     }
 
@@ -284,12 +295,17 @@ impl Coordinator {
         match action {
             Action::InjectBarrier(barrier) => {
                 self.parts.ledger.begin(barrier);
+                self.course = Course { injected: self.now(), ..Course::default() };
                 self.parts.sources.iter().for_each(|source| source.tell(|| Command::Barrier(barrier)));
             }
             Action::WriteStates { epoch } => {
                 self.parts.job.config.kill(KillPoint::Prepare, epoch)?;
+                self.course.acknowledged = self.now();
                 let fact = match self.write_states(epoch)? {
-                    Ok(()) => Fact::StatesDurable { epoch },
+                    Ok(()) => {
+                        self.course.durable = self.now();
+                        Fact::StatesDurable { epoch }
+                    }
                     Err(error) => Fact::Failed { epoch, step: Step::States, error },
                 };
                 self.tell(fact);
@@ -322,6 +338,7 @@ impl Coordinator {
                 if matches!(fact, Fact::MarkWritten { .. }) {
                     self.parts.job.config.kill(KillPoint::AfterMark, epoch)?;
                     self.parts.sources.iter().for_each(|source| source.tell(|| Command::Settled));
+                    self.log_course(epoch);
                 }
                 self.tell(fact);
                 self.parts.control.settled(self.parts.machine.settled());
@@ -357,8 +374,11 @@ impl Coordinator {
     fn write_states(&mut self, epoch: Epoch) -> Result<Result<()>> {
         let (store, config) = (&self.parts.job.store, &self.parts.job.config);
         let mut ended = None;
+        let total = &mut self.course.bytes;
+        *total = 0;
         let written = self.parts.ledger.write_objects(|key, bytes| {
             store.put(key, bytes)?;
+            *total += bytes.len() as u64;
             config.kill(KillPoint::MidStates, epoch).map_err(|error| {
                 let message = error.to_string();
                 ended = Some(error);
@@ -370,6 +390,20 @@ impl Coordinator {
             None if config.planted().is(Planted::StateNotAwaited) => Ok(Ok(())),
             None => Ok(written),
         }
+    }
+
+    /// Says how long what took: until all tasks had acknowledged, until their state was written, until the mark.
+    fn log_course(&self, epoch: Epoch) {
+        let Course { injected, acknowledged, durable, bytes } = self.course;
+        let millis = |from: Duration, to: Duration| to.saturating_sub(from).as_secs_f64() * 1e3;
+        tracing::debug!(
+            %epoch,
+            acknowledged_ms = millis(injected, acknowledged),
+            written_ms = millis(acknowledged, durable),
+            settled_ms = millis(durable, self.now()),
+            bytes,
+            "epoch settled"
+        );
     }
 
     fn create_manifest(&mut self, epoch: Epoch, ended: Option<End>) -> Result<Result<Fact>> {

@@ -70,7 +70,10 @@ impl Report {
 }
 
 /// The text with another content between the comments of a mark.
-fn between(text: &str, mark: &str, content: &str) -> Result<String> {
+///
+/// # Errors
+/// When it has no such comments.
+pub(super) fn between(text: &str, mark: &str, content: &str) -> Result<String> {
     let (begin, end) = (format!("<!-- {mark} -->\n"), format!("<!-- /{mark} -->"));
     let missing = || format!("docs/performance.md has no comments `<!-- {mark} -->` and `<!-- /{mark} -->`");
     let from = text.find(&begin).with_context(missing)? + begin.len();
@@ -79,7 +82,7 @@ fn between(text: &str, mark: &str, content: &str) -> Result<String> {
 }
 
 /// The day, the machine, and what it was built from and with.
-fn setting() -> String {
+pub(super) fn setting() -> String {
     let said = |program: &str, arguments: &[&str]| {
         let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success());
         output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string()).unwrap_or_else(|| "unknown".into())

@@ -36,6 +36,7 @@ impl SessionAggregate {
             return Ok(());
         }
         let keys: Vec<u32> = views.iter().map(|view| view.key).collect();
+        self.sessions.saved.note(&keys, self.sessions.newest.len());
         let columns = Columns {
             starts: views.iter().map(|view| view.start).collect(),
             lasts: views.iter().map(|view| view.last).collect(),

@@ -3,7 +3,6 @@
 use super::operator::SessionAggregate;
 use super::shown::Shown;
 use super::views::{Look, View};
-use crate::lean::Saved;
 use std::collections::VecDeque;
 use std::time::Duration;
 use tidegate_api::{Flow, Output, Result};
@@ -85,7 +84,6 @@ impl SessionAggregate {
             self.tidy();
             return None;
         }
-        self.sessions.saved = Saved::No;
         Some(Round { through, early, looks: self.sessions.looks(slots).into(), closing: None })
     }
 
@@ -159,9 +157,10 @@ impl SessionAggregate {
 
     fn tidy(&mut self) {
         let none = self.plan.when.early.is_none();
-        if let Some(shown) = self.sessions.shown.as_mut().filter(|shown| shown.has_changes()) {
-            shown.tidy(none, &mut self.sessions.slots);
-            self.sessions.saved = Saved::No;
+        let sessions = &mut self.sessions;
+        if let Some(shown) = sessions.shown.as_mut().filter(|shown| shown.has_changes()) {
+            sessions.saved.note(&shown.changed_keys(&sessions.slots), sessions.newest.len());
+            shown.tidy(none, &mut sessions.slots);
         }
     }
 

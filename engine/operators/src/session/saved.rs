@@ -4,7 +4,7 @@ use super::sessions::Sessions;
 use super::shown::Told;
 use super::slots::{MANY, NONE};
 use crate::aggregates::Content;
-use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, new_null_array};
+use arrow::array::{ArrayRef, BooleanArray, Int64Array, new_null_array};
 use arrow::compute::concat;
 use std::sync::Arc;
 use tidegate_api::Result;
@@ -19,42 +19,51 @@ pub(super) struct Span {
 }
 
 impl Sessions {
-    /// Some sessions, for a snapshot, and behind them keys that have none.
+    /// Some sessions, for a snapshot; behind them what was told, and keys that have neither. Sessions alone say whether they wait, and
+    /// a key alone has no start.
     ///
     /// # Errors
     /// `Internal` when a kernel fails.
-    pub(super) fn content(&self, slots: &[u32], gone: &[u32]) -> Result<Content> {
-        let none = gone.len();
+    pub(super) fn content(&self, slots: &[u32], told: &[(u32, i64, Told)], gone: &[u32]) -> Result<Content> {
+        let behind = told.len() + gone.len();
         let padded = |column: ArrayRef| {
-            if none == 0 {
+            if behind == 0 {
                 return Ok(column);
             }
-            Ok(concat(&[column.as_ref(), new_null_array(column.data_type(), none).as_ref()])?)
+            Ok(concat(&[column.as_ref(), new_null_array(column.data_type(), behind).as_ref()])?)
         };
-        let ints = |values: Vec<i64>| padded(Arc::new(Int64Array::from(values)));
-        let flags = |is: &dyn Fn(u32) -> bool| padded(Arc::new(slots.iter().map(|slot| Some(is(*slot))).collect::<BooleanArray>()));
-        let mut own = vec![ints(self.starts_of(slots))?, ints(self.lasts_of(slots))?, flags(&|slot| self.slots.waits(slot))?];
+        let none = || std::iter::repeat_n(None, gone.len());
+        let starts = slots.iter().map(|slot| Some(self.slots.start(*slot))).chain(told.iter().map(|(_, start, _)| Some(*start)));
+        let lasts = slots.iter().map(|slot| Some(self.slots.last(*slot))).chain(told.iter().map(|(.., told)| Some(told.last)));
+        let waiting: BooleanArray = slots.iter().map(|slot| Some(self.slots.waits(*slot))).collect();
+        let mut own: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from(starts.chain(none()).collect::<Vec<Option<i64>>>())),
+            Arc::new(Int64Array::from(lasts.chain(none()).collect::<Vec<Option<i64>>>())),
+            padded(Arc::new(waiting))?,
+        ];
         if self.shown.is_some() {
-            own.push(flags(&|slot| self.slots.has_changed(slot))?);
+            let changed = slots.iter().map(|slot| Some(self.slots.has_changed(*slot)));
+            let stands = told.iter().map(|(.., told)| Some(told.stands));
+            own.push(Arc::new(changed.chain(stands).chain(gone.iter().map(|_| None)).collect::<BooleanArray>()));
         }
         let mut states = Vec::with_capacity(self.accumulators.len());
         for accumulator in &self.accumulators {
             states.push(accumulator.select(slots)?.state()?.into_iter().map(padded).collect::<Result<Vec<_>>>()?);
         }
-        let keys: Vec<u32> = slots.iter().map(|slot| self.slots.key(*slot)).chain(gone.iter().copied()).collect();
+        let keys = slots.iter().map(|slot| self.slots.key(*slot)).chain(told.iter().map(|(key, ..)| *key)).chain(gone.iter().copied());
+        let keys: Vec<u32> = keys.collect();
         Ok(Content { own, groups: self.groups_by(&keys)?, states, rows: keys.len() })
     }
 
-    /// All that is open of some keys, for a snapshot. A key without sessions says so: an older piece may hold some.
+    /// All there is of some keys, for a snapshot. A key with nothing says so: an older piece may hold something.
     ///
     /// # Errors
     /// `Internal` when a kernel fails.
     pub(super) fn content_of(&self, keys: &[u32]) -> Result<Content> {
-        let (mut slots, mut gone) = (Vec::with_capacity(keys.len()), Vec::new());
+        let (mut slots, mut told, mut gone) = (Vec::with_capacity(keys.len()), Vec::new(), Vec::new());
         for key in keys {
-            let before = slots.len();
-            let newest = self.newest[*key as usize];
-            let mut next = newest;
+            let before = slots.len() + told.len();
+            let mut next = self.newest[*key as usize];
             while next != NONE && next != MANY && self.slots.is_open(next) {
                 slots.push(next);
                 next = self.slots.before(next);
@@ -62,11 +71,12 @@ impl Sessions {
             if !self.others.is_empty() {
                 slots.extend(self.others.range((*key, i64::MIN)..=(*key, i64::MAX)).map(|(_, slot)| *slot));
             }
-            if slots.len() == before {
+            told.extend(self.shown.iter().flat_map(|shown| shown.of(*key)).map(|(start, told)| (*key, start, told)));
+            if slots.len() + told.len() == before {
                 gone.push(*key);
             }
         }
-        self.content(&slots, &gone)
+        self.content(&slots, &told, &gone)
     }
 
     /// How many state columns each aggregate has, in order.

@@ -175,6 +175,16 @@ impl Shown {
         }
     }
 
+    /// What was told of a key.
+    pub(super) fn of(&self, key: u32) -> impl Iterator<Item = (i64, Told)> + '_ {
+        self.within(key, i64::MIN, i64::MAX)
+    }
+
+    /// The keys of the sessions that took rows and may not have been told of since.
+    pub(super) fn changed_keys(&self, all: &Slots) -> Vec<u32> {
+        self.changed.iter().map(|slot| all.key(*slot)).collect()
+    }
+
     /// Leaves out what does not await early results: sessions told since they took rows. With `none`, all of them.
     pub(super) fn tidy(&mut self, none: bool, all: &mut Slots) {
         if none {

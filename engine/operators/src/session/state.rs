@@ -1,9 +1,11 @@
 //! The state of a session stage in snapshots: open sessions, what was told of them, and up to when each vnode has fired
 //! (`crate::fired`).
 //!
-//! Few sessions are one piece, `sessions`, that is written whole when any has changed, and so are those that are told of more than
-//! once. Many are written by key (`crate::lean::Runs`), in pieces `sessions/RUN/PART`: the sessions of a key in the piece of the
-//! greatest run are all it has, none if its start is null. A restore begins with the newest and leaves out keys that it has seen.
+//! Few sessions are one piece, `sessions`, that is written whole when any has changed, and beside it `told`. Many are written by key
+//! (`crate::lean::Runs`), in pieces `sessions/RUN/PART`: what the piece of the greatest run holds of a key is all there is of it. A
+//! row of such a piece is a session; or what was told of one, where it does not say whether it waits and has in the place of
+//! `changed` whether a row stands; or a key that has neither, without a start. A restore begins with the newest and leaves out keys
+//! that it has seen.
 
 use super::operator::SessionAggregate;
 use super::saved::Span;
@@ -12,7 +14,7 @@ use crate::aggregates::{self, Content, Dealing};
 use crate::fired::FIRED;
 use crate::lean::{Runs, Saved, run_number};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array};
-use arrow::compute::FilterBuilder;
+use arrow::compute::{FilterBuilder, FilterPredicate};
 use arrow::datatypes::Int64Type;
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -55,7 +57,7 @@ impl SessionAggregate {
                 pieces.extend(ids.iter().cloned().map(StatePiece::Kept));
                 self.sessions.saved = Saved::Whole(ids);
             }
-            Saved::No if self.sessions.shown.is_some() || self.sessions.newest.len() <= LARGE => {
+            Saved::No if self.sessions.newest.len() <= LARGE => {
                 for (name, content) in [(OPEN, self.open_sessions()?), (TOLD, self.told()?)] {
                     if let Some(content) = content {
                         pieces.push(StatePiece::New { name: name.into(), vnodes, data: content.encode(&dealing)? });
@@ -85,7 +87,7 @@ impl SessionAggregate {
 
     fn open_sessions(&self) -> Result<Option<Content>> {
         let open = self.sessions.slots.open();
-        if open.is_empty() { Ok(None) } else { self.sessions.content(&open, &[]).map(Some) }
+        if open.is_empty() { Ok(None) } else { self.sessions.content(&open, &[], &[]).map(Some) }
     }
 
     fn told(&self) -> Result<Option<Content>> {
@@ -161,7 +163,8 @@ impl SessionAggregate {
         Ok(())
     }
 
-    /// Takes the sessions of a piece, less those of the first `known` keys; gives how many keys it holds.
+    /// Takes a piece of sessions, less what belongs to the first `known` keys; gives how many keys it holds, a key with sessions and
+    /// with what was told twice.
     fn take_sessions(&mut self, piece: &RestoredPiece, known: usize) -> Result<usize> {
         let foreign = || Error::external(format!("state piece `{}` does not hold sessions", piece.name));
         let widths = self.sessions.state_widths()?;
@@ -171,15 +174,16 @@ impl SessionAggregate {
             let keys = self.sessions.by.keys(part.groups)?;
             let numbers = self.sessions.number(&keys, part.rows)?;
             held += numbers.chunk_by(|a, b| a == b).count();
-            let starts = ints(&part.own[0]).ok_or_else(foreign)?;
-            let wanted: BooleanArray =
-                numbers.iter().enumerate().map(|(row, key)| Some(*key as usize >= known && starts.is_valid(row))).collect();
+            let (starts, waiting) = (&part.own[0], &part.own[2]);
+            let wanted = |is: &dyn Fn(usize) -> bool| -> BooleanArray {
+                numbers.iter().enumerate().map(|(row, key)| Some(*key as usize >= known && starts.is_valid(row) && is(row))).collect()
+            };
+            let (sessions, told) = (wanted(&|row| waiting.is_valid(row)), wanted(&|row| waiting.is_null(row)));
             self.sessions.numbers = numbers;
-            let filter = FilterBuilder::new(&wanted).optimize().build();
-            let some =
-                |columns: &[ArrayRef]| columns.iter().map(|column| filter.filter(column)).collect::<std::result::Result<Vec<_>, _>>();
+            let filter = FilterBuilder::new(&sessions).optimize().build();
+            let some = |columns: &[ArrayRef]| filtered(columns, &filter);
             let (own, groups) = (some(part.own)?, some(part.groups)?);
-            let states = part.states.iter().map(|state| some(state)).collect::<std::result::Result<Vec<_>, _>>()?;
+            let states = part.states.iter().map(|state| some(state)).collect::<Result<Vec<_>>>()?;
             let (starts, lasts) = (ints(&own[0]).ok_or_else(foreign)?, ints(&own[1]).ok_or_else(foreign)?);
             let flags = own[2..].iter().map(|column| column.as_boolean_opt().ok_or_else(foreign)).collect::<Result<Vec<_>>>()?;
             let span = |row: usize| Span {
@@ -189,7 +193,13 @@ impl SessionAggregate {
                 changed: flags.get(1).is_some_and(|changed| changed.value(row)),
             };
             let spans: Vec<Span> = (0..starts.len()).map(span).collect();
-            self.sessions.restore(&groups, &spans, &states.iter().map(Vec::as_slice).collect::<Vec<_>>())
+            self.sessions.restore(&groups, &spans, &states.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+            if told.true_count() == 0 {
+                return Ok(());
+            }
+            let filter = FilterBuilder::new(&told).optimize().build();
+            let (own, groups) = (filtered(part.own, &filter)?, filtered(part.groups, &filter)?);
+            self.restore_told(&groups, [&own[0], &own[1], own.get(3).ok_or_else(foreign)?], foreign)
         })?;
         Ok(held)
     }
@@ -197,12 +207,21 @@ impl SessionAggregate {
     fn take_told(&mut self, piece: &RestoredPiece) -> Result<()> {
         let foreign = || Error::external(format!("state piece `{}` does not hold what was told of sessions", piece.name));
         aggregates::restore(piece, 3, self.plan.groups.len(), &[], self.ctx.vnodes, |part| {
-            let (starts, lasts) = (ints(&part.own[0]).ok_or_else(foreign)?, ints(&part.own[1]).ok_or_else(foreign)?);
-            let stands = part.own[2].as_boolean_opt().ok_or_else(foreign)?;
-            let told = |row: usize| (starts.value(row), Told { last: lasts.value(row), stands: stands.value(row) });
-            self.sessions.restore_told(part.groups, &(0..part.rows).map(told).collect::<Vec<_>>())
+            self.restore_told(part.groups, [&part.own[0], &part.own[1], &part.own[2]], foreign)
         })
     }
+
+    /// What was told: when sessions had begun, when their last rows were, whether rows stand.
+    fn restore_told(&mut self, groups: &[ArrayRef], [starts, lasts, stands]: [&ArrayRef; 3], foreign: impl Fn() -> Error) -> Result<()> {
+        let (starts, lasts) = (ints(starts).ok_or_else(&foreign)?, ints(lasts).ok_or_else(&foreign)?);
+        let stands = stands.as_boolean_opt().ok_or_else(&foreign)?;
+        let told = |row: usize| (starts.value(row), Told { last: lasts.value(row), stands: stands.value(row) });
+        self.sessions.restore_told(groups, &(0..starts.len()).map(told).collect::<Vec<_>>())
+    }
+}
+
+fn filtered(columns: &[ArrayRef], filter: &FilterPredicate) -> Result<Vec<ArrayRef>> {
+    columns.iter().map(|column| Ok(filter.filter(column)?)).collect()
 }
 
 fn ints(column: &ArrayRef) -> Option<&Int64Array> {
