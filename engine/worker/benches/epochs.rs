@@ -22,7 +22,7 @@ const PANES: i64 = 100;
 /// An hour.
 const PANE: i64 = 3_600_000;
 /// Long enough for what is superseded to have settled.
-const EPOCHS: i64 = 200;
+const EPOCHS: i64 = 120;
 
 fn batch(rows: impl Iterator<Item = (i64, i64)>) -> RecordBatch {
     let (times, keys): (Vec<i64>, Vec<i64>) = rows.unzip();

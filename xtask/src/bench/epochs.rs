@@ -2,7 +2,7 @@
 //! the same without, and how long a barrier takes when nothing moves faster than a slow reader.
 
 use super::measure::{Measured, measure};
-use super::query::{self, with_tasks};
+use super::query;
 use super::report::{between, setting};
 use crate::process::{cargo, run, target};
 use anyhow::{Context, Result};
@@ -130,7 +130,7 @@ fn throughput(root: &Path, binary: &Path, epochs: &Epochs) -> Result<String> {
     table += &format!("|{}\n", "---|".repeat(9));
     print!("{table}");
     for query in queries {
-        let text = with_tasks(&query.generated(events, 2), 2);
+        let text = query.generated(events, 2);
         let every = |interval: &str| text.replacen("parallelism = 2\n", &format!("parallelism = 2\ncheckpointEvery = \"{interval}\"\n"), 1);
         let (mut without, mut with): (Option<Measured>, Option<Measured>) = (None, None);
         let (mut fastest_without, mut fastest_with) = (0.0f64, 0.0f64);

@@ -229,7 +229,7 @@ impl Runs {
             // All of them may have been in the last one.
             run -= 1;
             (self.cursor, self.credit) = (0, 0);
-            self.length = if live <= SMALL { SMALL } else { live.div_ceil(RANGES).max(SMALL / 16).max(1) };
+            self.length = if live <= SMALL { SMALL } else { live.div_ceil(RANGES).max(SMALL.div_ceil(16)) };
         }
         self.ranges.resize_with(live.div_ceil(self.length).max(self.ranges.len()), || Range { piece: None, run });
     }
