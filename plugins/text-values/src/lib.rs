@@ -3,6 +3,7 @@
 //! Everything here is exact or refused: an integer that does not fit 64 bits is no `int64`, and nothing is rounded on the way to one.
 
 mod column;
+pub mod csv;
 mod number;
 mod time;
 
