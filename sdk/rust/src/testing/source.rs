@@ -1,7 +1,7 @@
 //! The host's part of a source: finds splits, opens readers at positions, keeps the newest position of each split.
 
 use crate::source::OpenSource;
-use crate::{PollRequest, Result, Scope, Source, SourceGuest, SourcePlan, Split, SplitState, ipc};
+use crate::{BadRecord, PollRequest, Result, Scope, Source, SourceGuest, SourcePlan, Split, SplitState, ipc};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
@@ -20,6 +20,8 @@ pub struct Read {
     pub finished: bool,
     /// The last watermark.
     pub watermark_us: Option<i64>,
+    /// The records that could not be decoded; `row` counts from the first row read.
+    pub bad: Vec<BadRecord>,
 }
 
 /// A source and the host around it.
@@ -80,8 +82,13 @@ impl<S: Source> SourceHarness<S> {
     pub fn read(&self, splits: Vec<Split>, max_rows: u32, limit: usize) -> Result<BTreeMap<String, Read>> {
         let mut reads: BTreeMap<String, (Vec<RecordBatch>, Read)> = BTreeMap::new();
         for split in &splits {
-            let empty =
-                Read { rows: RecordBatch::new_empty(self.schema.clone()), positions: Vec::new(), finished: false, watermark_us: None };
+            let empty = Read {
+                rows: RecordBatch::new_empty(self.schema.clone()),
+                positions: Vec::new(),
+                finished: false,
+                watermark_us: None,
+                bad: Vec::new(),
+            };
             reads.insert(split.id.clone(), (Vec::new(), empty));
         }
         let reader = OpenSource::<S>::open(&self.scope, self.wanted.as_deref())?;
@@ -91,6 +98,8 @@ impl<S: Source> SourceHarness<S> {
         while total < limit && reads.values().any(|(_, read)| !read.finished) {
             let polled = reader.poll(request)?;
             let mut rows_of_poll = 0;
+            // A chunk without rows is progress too: it moves the position, past bad records say.
+            let idle = polled.chunks.is_empty() && polled.states.is_empty();
             for chunk in polled.chunks {
                 let rows = ipc::decode(chunk.rows, &self.schema)?;
                 rows_of_poll += rows.num_rows();
@@ -100,15 +109,20 @@ impl<S: Source> SourceHarness<S> {
                     assert!(before <= now, "the watermark of split `{}` moves back", chunk.split);
                 }
                 read.watermark_us = chunk.watermark_us.or(read.watermark_us);
+                let before: usize = batches.iter().map(RecordBatch::num_rows).sum();
+                let so_far = before + rows.num_rows();
+                for bad in chunk.bad {
+                    assert!(
+                        bad.row.is_none_or(|row| row < rows.num_rows() as u64),
+                        "a bad record stands before a row that is not there: {bad:?}"
+                    );
+                    read.bad.push(BadRecord { row: Some(before as u64 + bad.row.unwrap_or(rows.num_rows() as u64)), ..bad });
+                }
                 batches.push(rows);
-                let so_far = batches.iter().map(RecordBatch::num_rows).sum();
                 read.positions.push((so_far, chunk.position));
             }
             assert!(rows_of_poll <= max_rows as usize, "{rows_of_poll} rows where {max_rows} were asked for");
-            assert!(
-                rows_of_poll > 0 || !polled.states.is_empty() || polled.retry_after_ms.is_some(),
-                "an empty poll asks to be repeated at once"
-            );
+            assert!(!idle || polled.retry_after_ms.is_some(), "an empty poll asks to be repeated at once");
             total += rows_of_poll;
             for (split, state) in polled.states {
                 let (_, read) = reads.get_mut(&split).expect("a state is of a split that was assigned");
