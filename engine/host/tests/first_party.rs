@@ -5,7 +5,7 @@
 #[macro_use]
 mod kit;
 
-use arrow::array::{Array, Int64Array, RecordBatch, StringViewArray};
+use arrow::array::{Array, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray, TimestampMillisecondArray};
 use arrow::compute::concat_batches;
 use kit::run;
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tidegate_api::testkit::{SplitRead, read_source};
 use tidegate_api::{
     AnySink, CommitOutcome, CommitToken, Epoch, EventTime, Generation, Output, PollRequest, PreCommit, RunId, RunIdentity, SinkCtx,
     SourceCtx, SourceReader, Split, SplitState, StepCtx,
@@ -60,6 +61,72 @@ fn mask_pii_refuses_a_column_that_is_not_there() {
     let error = load("mask-pii", &json!({})).transform(&json!({ "columns": ["tailnum"] }), schema).err().expect("it must fail");
     assert_eq!(error.kind(), tidegate_api::ErrorKind::Config);
     assert!(error.to_string().contains("plugin `mask-pii`: call `bind`") && error.to_string().contains("tailnum"), "{error}");
+}
+
+/// One batch through a transform.
+fn apply(name: &str, config: &Value, batch: &RecordBatch) -> Output {
+    let transform = load(name, &json!({})).transform(config, batch.schema()).unwrap();
+    assert!(transform.rowwise);
+    let mut out = Output::default();
+    transform.factory.open(StepCtx::new(run(), 0, 1)).unwrap().apply(batch.clone(), EventTime(0), &mut out).unwrap();
+    out
+}
+
+#[test]
+fn json_flatten_makes_typed_columns_and_reports_what_is_no_json() {
+    let batch = rows!(
+        ("n", Int64Array, [1, 2, 3, 4]),
+        (
+            "payload",
+            StringViewArray,
+            [
+                Some(r#"{"id": 9007199254740993, "ok": true, "tags": ["a", {"b": "c"}], "at": "2013-01-01T05:00:00Z"}"#),
+                None,
+                Some(r#"{"id": 1,"#),
+                Some(r#"{"id": -1.0, "price": 1.5, "tags": "none"}"#)
+            ]
+        )
+    );
+    let field = |path: &str, name: &str, value_type: &str| json!({ "path": path, "name": name, "type": value_type });
+    let fields = [
+        field("id", "id", "int64"),
+        field("ok", "ok", "bool"),
+        field("tags[1].b", "tag", "string"),
+        field("at", "at", "timestamp_ms"),
+        field("price", "price", "float64"),
+    ];
+    let out = apply("json-flatten", &json!({ "column": "payload", "fields": fields, "prefix": "p_", "onError": "bad" }), &batch);
+    let [flat] = out.batches.as_slice() else { panic!("one batch") };
+    let names: Vec<_> = flat.schema().fields().iter().map(|field| field.name().clone()).collect();
+    assert_eq!(names, ["n", "payload", "p_id", "p_ok", "p_tag", "p_at", "p_price"]);
+    assert_eq!(flat.column(0).as_ref(), &Int64Array::from(vec![1, 2, 4]));
+    assert_eq!(flat.column(2).as_ref(), &Int64Array::from(vec![Some(9_007_199_254_740_993), None, Some(-1)]));
+    assert_eq!(flat.column(3).as_ref(), &BooleanArray::from(vec![Some(true), None, None]));
+    assert_eq!(flat.column(4).as_ref(), &StringViewArray::from(vec![Some("c"), None, None]));
+    assert_eq!(flat.column(5).as_ref(), &TimestampMillisecondArray::from(vec![Some(1_357_016_400_000), None, None]));
+    assert_eq!(flat.column(6).as_ref(), &Float64Array::from(vec![None, None, Some(1.5)]));
+    let [bad] = out.bad.as_slice() else { panic!("{:?}", out.bad) };
+    assert_eq!((bad.row, bad.column.as_deref()), (Some(2), Some("payload")));
+    assert!(bad.message.contains("is no JSON"), "{}", bad.message);
+}
+
+#[test]
+fn geo_enrich_puts_the_table_beside_the_codes() {
+    let batch = rows!(("origin", StringViewArray, [Some("EWR"), None, Some("ZZZ"), Some("JFK")]), ("delay", Int64Array, [2, 4, 6, 8]));
+    let table = "faa,name,lat,alt\r\nEWR,Newark Liberty Intl,40.6925,18\r\nJFK,\"Kennedy, John F\",40.639751,13\r\n";
+    let mut config = json!({ "column": "origin", "table": table, "key": "faa", "add": ["lat", "name", "alt"], "prefix": "origin_" });
+    let out = apply("geo-enrich", &config, &batch);
+    let [rich] = out.batches.as_slice() else { panic!("one batch") };
+    assert_eq!((rich.column(0), rich.column(1)), (batch.column(0), batch.column(1)));
+    assert_eq!(rich.column_by_name("origin_lat").unwrap().as_ref(), &Float64Array::from(vec![Some(40.6925), None, None, Some(40.639751)]));
+    let names = StringViewArray::from(vec![Some("Newark Liberty Intl"), None, None, Some("Kennedy, John F")]);
+    assert_eq!(rich.column_by_name("origin_name").unwrap().as_ref(), &names);
+    assert_eq!(rich.column_by_name("origin_alt").unwrap().as_ref(), &Int64Array::from(vec![Some(18), None, None, Some(13)]));
+    config["onUnknown"] = json!("bad");
+    let out = apply("geo-enrich", &config, &batch);
+    assert_eq!(out.batches[0].num_rows(), 3);
+    let bad: Vec<_> = out.bad.iter().map(|bad| (bad.row, bad.message.as_str())).collect();
+    assert_eq!(bad, [(Some(2), "the table has no `faa` `ZZZ`")]);
 }
 
 /// Reads on until every split has finished or `polls` are over; rows and last positions per split.
@@ -227,4 +294,112 @@ fn jsonl_takes_batches_larger_than_one_call() {
     let token = jsonl.prepare(1, 1, &rows);
     jsonl.committer(1).commit(Epoch(1), &[token]).unwrap();
     assert_eq!(jsonl.visible().len(), 40_000);
+}
+
+const COLUMNS: &str = r#"[{"name": "n", "type": "int64"}, {"name": "s", "type": "string"}]"#;
+
+/// A granted directory and the source of its files.
+fn csv_dir(dir: &Path, watch: bool) -> Arc<dyn tidegate_api::InlineSource> {
+    let allow = json!({ "dirs": [format!("{}=/in", dir.display())] });
+    let columns: Value = serde_json::from_str(COLUMNS).unwrap();
+    load("csv-dir", &allow).source(&json!({ "dir": "/in", "columns": columns, "watch": watch })).unwrap()
+}
+
+/// Files with quoted line breaks, a byte order mark, bad records, and one that was cut off.
+fn csv_files(dir: &Path) {
+    for file in 0..5 {
+        let mut text = String::from(if file == 0 { "\u{feff}n,s\r\n" } else { "s,x,n\n" });
+        for row in 0..60 {
+            let n = file * 1000 + row;
+            text += &match (file, row % 4) {
+                (0, 1) => format!("{n},\"two\r\nlines, \"\"{n}\"\"\"\r\n"),
+                (0, 2) => format!("x{n},bad\r\n"),
+                (0, _) => format!("{n},\r\n"),
+                (_, 3) => "short\n".into(),
+                (_, _) => format!("\"ü{n}\n\",,{n}\n"),
+            };
+        }
+        let end = if file == 4 { text.len() - 18 } else { text.len() };
+        std::fs::write(dir.join(format!("{file}.csv")), &text[..end]).unwrap();
+    }
+}
+
+/// A read without the positions, which are those of the polls.
+fn what_was_read(read: &SplitRead) -> (RecordBatch, Vec<tidegate_api::BadRow>) {
+    (read.rows.clone(), read.bad.clone())
+}
+
+#[test]
+fn csv_dir_gives_the_same_rows_for_any_task_count_and_the_rest_from_any_position() {
+    let dir = tempfile::tempdir().unwrap();
+    csv_files(dir.path());
+    let source = csv_dir(dir.path(), false);
+    let request = tidegate_api::SourceRequest::all();
+    let plan = source.plan(&request).unwrap();
+    assert!(plan.bounded && plan.replayable);
+    let found = source.discover(None).unwrap();
+    assert_eq!((found.added.len(), found.complete), (5, true));
+    let whole = read_source(source.as_ref(), &request, 1, 1000, None);
+    assert_eq!(whole.values().map(|read| read.rows.num_rows()).sum::<usize>(), 45 * 5 - 1);
+    assert_eq!(whole.values().map(|read| read.bad.len()).sum::<usize>(), 15 * 5);
+    for (tasks, max_rows) in [(1, 7), (2, 1), (3, 100), (5, 1000)] {
+        let other = read_source(source.as_ref(), &request, tasks, max_rows, None);
+        for (id, read) in &whole {
+            assert_eq!(what_was_read(&other[id]), what_was_read(read), "split `{id}` with {tasks} tasks and {max_rows} rows a poll");
+        }
+    }
+    let cut = read_source(source.as_ref(), &request, 1, 40, None);
+    for split in &found.added {
+        let read = &cut[&split.id];
+        assert!(read.positions.len() > 5);
+        for (rows, bad, position) in &read.positions {
+            let start = Split { position: Some(position.clone()), ..split.clone() };
+            let rest = &read_source(source.as_ref(), &request, 1, 1000, Some(&[start]))[&split.id];
+            let expected = (read.rows.slice(*rows, read.rows.num_rows() - rows), read.bad[*bad..].to_vec());
+            assert_eq!(what_was_read(rest), expected, "split `{}` from `{position}`", split.id);
+        }
+    }
+    let narrow = request.clone().with_columns(Some(vec!["s".into()]));
+    assert_eq!(read_source(source.as_ref(), &narrow, 2, 50, None).values().next().unwrap().rows.num_columns(), 1);
+}
+
+#[test]
+fn csv_dir_says_of_a_bad_record_where_it_stands() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.csv"), "n,s\n1,a\nx,b\n").unwrap();
+    let read = read_source(csv_dir(dir.path(), false).as_ref(), &tidegate_api::SourceRequest::all(), 1, 10, None);
+    let [bad] = read.values().next().unwrap().bad.as_slice() else { panic!("{read:?}") };
+    assert_eq!((bad.raw.as_slice(), bad.position.as_deref()), (&b"x,b"[..], Some("8:1")));
+    assert_eq!(bad.message, "file `a.csv`, record 2: column `n` is `x`, which is no int64");
+}
+
+#[test]
+fn csv_dir_finds_files_that_come_later_and_refuses_one_that_shrank() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("b.csv"), "n,s\n1,a\n2,b\n").unwrap();
+    let source = csv_dir(dir.path(), true);
+    assert!(!source.plan(&tidegate_api::SourceRequest::all()).unwrap().bounded);
+    let first = source.discover(None).unwrap();
+    assert_eq!((first.added.len(), first.complete), (1, false));
+    std::fs::write(dir.path().join("a.csv"), "n,s\n3,c\n").unwrap();
+    let second = source.discover(first.cursor.as_deref()).unwrap();
+    assert_eq!(second.added.iter().map(|split| split.id.as_str()).collect::<Vec<_>>(), ["a.csv"]);
+    let mut splits: BTreeMap<String, Split> =
+        [&first, &second].iter().flat_map(|found| &found.added).map(|split| (split.id.to_string(), split.clone())).collect();
+    let mut reader = source.open(SourceCtx::new(run()).with_start(first.added.clone())).unwrap();
+    reader.assign(second.added.clone()).unwrap();
+    assert_eq!(drain(reader.as_mut(), &mut splits, 100).iter().map(RecordBatch::num_rows).sum::<usize>(), 3);
+    assert!(splits.is_empty(), "files end, the source does not");
+    std::fs::write(dir.path().join("b.csv"), "n,s\n1").unwrap();
+    let mut reader = source.open(SourceCtx::new(run()).with_start(first.added)).unwrap();
+    let error = reader.poll(PollRequest { max_rows: 7, max_bytes: 1 << 20, wait: Duration::ZERO }).unwrap_err();
+    assert!(error.to_string().contains("plugin `csv-dir`") && error.to_string().contains("shrank"), "{error}");
+}
+
+#[test]
+fn csv_dir_without_its_grant_says_which_one_is_missing() {
+    let columns: Value = serde_json::from_str(COLUMNS).unwrap();
+    let source = load("csv-dir", &json!({})).source(&json!({ "dir": "/in", "columns": columns })).unwrap();
+    let error = source.plan(&tidegate_api::SourceRequest::all()).err().expect("it must fail");
+    assert!(error.to_string().contains("plugin `csv-dir`") && error.to_string().contains("allow = { dirs"), "{error}");
 }

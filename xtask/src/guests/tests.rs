@@ -18,16 +18,18 @@ fn border(name: &str) -> (Vec<String>, Vec<String>) {
 
 #[test]
 fn a_transform_imports_nothing_but_its_world() {
-    let (imports, exports) = border("mask-pii");
-    assert_eq!(exports, ["tidegate:plugin/transform@0.1.0"]);
-    let allowed = ["types", "log", "metrics", "control"].map(|name| format!("tidegate:plugin/{name}@0.1.0"));
-    assert!(imports.contains(&allowed[1]), "a panic could not be told: {imports:?}");
-    assert!(imports.iter().all(|import| allowed.contains(import)), "{imports:?}");
+    for name in ["mask-pii", "json-flatten", "geo-enrich"] {
+        let (imports, exports) = border(name);
+        assert_eq!(exports, ["tidegate:plugin/transform@0.1.0"]);
+        let allowed = ["types", "log", "metrics", "control"].map(|name| format!("tidegate:plugin/{name}@0.1.0"));
+        assert!(imports.contains(&allowed[1]), "a panic could not be told: {imports:?}");
+        assert!(imports.iter().all(|import| allowed.contains(import)), "{name}: {imports:?}");
+    }
 }
 
 #[test]
 fn sources_and_sinks_import_their_world_and_wasi() {
-    for (name, interface) in [("ticker", "source"), ("jsonl", "sink")] {
+    for (name, interface) in [("ticker", "source"), ("csv-dir", "source"), ("jsonl", "sink")] {
         let (imports, exports) = border(name);
         assert_eq!(exports, [format!("tidegate:plugin/{interface}@0.1.0")]);
         let known = |import: &&String| import.starts_with("tidegate:plugin/") || import.starts_with("wasi:");
