@@ -126,7 +126,7 @@ fn geo_enrich_puts_the_table_beside_the_codes() {
     let out = apply("geo-enrich", &config, &batch);
     assert_eq!(out.batches[0].num_rows(), 3);
     let bad: Vec<_> = out.bad.iter().map(|bad| (bad.row, bad.message.as_str())).collect();
-    assert_eq!(bad, [(Some(2), "the table has no `faa` `ZZZ`")]);
+    assert_eq!(bad, [(Some(2), "plugin `geo-enrich`: the table has no `faa` `ZZZ`")]);
 }
 
 /// Reads on until every split has finished or `polls` are over; rows and last positions per split.
