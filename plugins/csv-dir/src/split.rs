@@ -144,10 +144,10 @@ impl Reading {
 
     /// The window at the position, and the layout; both are taken out and put back when the reading went well.
     fn open(&mut self, table: &Table, record: &mut Record) -> Result<(Window, Layout, Position)> {
-        if let (Some(window), Some(position)) = (self.window.take(), self.position) {
-            if let Some(layout) = self.layout.take() {
-                return Ok((window, layout, position));
-            }
+        if let (Some(window), Some(position)) = (self.window.take(), self.position)
+            && let Some(layout) = self.layout.take()
+        {
+            return Ok((window, layout, position));
         }
         let mut window = Window::open(&self.path, self.details.bytes)?;
         let (layout, behind_header) = match (self.layout.take(), self.position) {
