@@ -400,6 +400,6 @@ fn csv_dir_finds_files_that_come_later_and_refuses_one_that_shrank() {
 fn csv_dir_without_its_grant_says_which_one_is_missing() {
     let columns: Value = serde_json::from_str(COLUMNS).unwrap();
     let source = load("csv-dir", &json!({})).source(&json!({ "dir": "/in", "columns": columns })).unwrap();
-    let error = source.plan(&tidegate_api::SourceRequest::all()).err().expect("it must fail");
+    let error = source.plan(&tidegate_api::SourceRequest::all()).unwrap_err();
     assert!(error.to_string().contains("plugin `csv-dir`") && error.to_string().contains("allow = { dirs"), "{error}");
 }
