@@ -297,7 +297,8 @@ pub enum Routing {
 
 /// The column that names the stage (or the dataset, for rows from the future) that found a row late.
 pub const LATE_STAGE: &str = "_stage";
-/// The column that holds the watermark a row was late against; null for a row from the future.
+/// The column that holds the watermark of the stage when a row was late; null for a row from the future, and where only the row's own split had
+/// promised anything.
 pub const LATE_WATERMARK: &str = "_watermark";
 
 /// The schema of late rows: the visible columns, then `_stage` and `_watermark`, then the hidden columns.

@@ -12,7 +12,8 @@ pub(crate) fn marked(rows: &RecordBatch, stage: &str, watermark: Option<EventTim
     let (hidden_columns, mut columns): (Vec<_>, Vec<_>) =
         rows.schema_ref().fields().iter().zip(rows.columns()).partition(|(field, _)| hidden::is_hidden(field.name()));
     let stages: ArrayRef = Arc::new(StringViewArray::from_iter_values(std::iter::repeat_n(stage, count)));
-    let at = watermark.map(|at| at.0);
+    // A stage that keeps splits apart may find a row late before all of them together have promised anything.
+    let at = watermark.filter(|at| *at != EventTime::MIN).map(|at| at.0);
     let watermarks: ArrayRef = Arc::new(TimestampMicrosecondArray::from_iter(std::iter::repeat_n(at, count)));
     let schema = late_schema(&rows.schema());
     let mut arrays: Vec<ArrayRef> = columns.drain(..).map(|(_, column)| ArrayRef::clone(column)).collect();
@@ -55,5 +56,24 @@ impl Step for Marking {
     fn apply(&mut self, batch: RecordBatch, _: EventTime, out: &mut Output) -> Result<()> {
         out.emit(marked(&batch, &self.0, None)?);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::LATE_WATERMARK;
+    use arrow::array::{Array, AsArray, Int64Array};
+    use arrow::datatypes::TimestampMicrosecondType;
+
+    #[test]
+    fn a_stage_that_has_promised_nothing_leaves_the_watermark_of_a_late_row_empty() {
+        let rows = RecordBatch::try_from_iter([("n", Arc::new(Int64Array::from(vec![7])) as ArrayRef)]).unwrap();
+        let told = |at| {
+            let late = marked(&rows, "w", Some(at)).unwrap();
+            let column = late.column_by_name(LATE_WATERMARK).unwrap().as_primitive::<TimestampMicrosecondType>().clone();
+            column.is_valid(0).then(|| column.value(0))
+        };
+        assert_eq!((told(EventTime::MIN), told(EventTime(5))), (None, Some(5)));
     }
 }

@@ -144,6 +144,7 @@ impl Settings {
         let mut vnodes = usize::from(settings.vnodes);
         read_count(&mut options, "vnodes", 1..=32_768, &mut vnodes);
         settings.vnodes = vnodes as u16;
+        let usual = settings.max_epoch_delay;
         for (key, slot) in [
             ("checkpointEvery", &mut settings.checkpoint_every),
             ("maxEpochDelay", &mut settings.max_epoch_delay),
@@ -160,6 +161,11 @@ impl Settings {
             if duration.is_zero() {
                 options.problem(key, "must be longer than 0");
             }
+        }
+        if settings.max_epoch_delay == usual {
+            settings.max_epoch_delay = usual.max(settings.checkpoint_every);
+        } else if settings.max_epoch_delay < settings.checkpoint_every {
+            options.problem("maxEpochDelay", "must not be shorter than `checkpointEvery`: every epoch would stop the sources");
         }
         if let Some(at_end) = options.choice("atEnd", &[("drain", AtEnd::Drain), ("suspend", AtEnd::Suspend)]) {
             settings.at_end = at_end;
@@ -311,6 +317,7 @@ mod tests {
         assert_eq!(settings.state_options["virtualHosted"], "true");
         for (map, path, part) in [
             (json!({ "stateUrl": url, "stateDir": "x" }), "stateUrl", "one place"),
+            (json!({ "checkpointEvery": "5s", "maxEpochDelay": "1s" }), "maxEpochDelay", "not be shorter than `checkpointEvery`"),
             (json!({ "stateOptions": {} }), "stateOptions", "there is no `stateUrl`"),
             (json!({ "stateUrl": url, "stateOptions": { "regoin": "x" } }), "stateOptions", "did you mean `region`?"),
         ] {

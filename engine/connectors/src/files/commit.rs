@@ -86,7 +86,7 @@ impl FilesCommitter {
 
 /// Names say run, epoch, task and number, so whatever else is there was put there by somebody else.
 fn taken(to: &Path) -> Error {
-    Error::config(format!(
+    Error::data(format!(
         "`{}` is there already and is not the part that is to be made visible under this name; nothing is overwritten: move it out of the folder \
          and start again",
         to.display()

@@ -235,8 +235,8 @@ impl Divided {
         }
         if part.bytes() > self.member.limit().max(OVERHEAD) && count == 1 {
             return Err(Error::limit(format!(
-                "stage `{}`: the state of one key, or of keys that hash alike, takes {}, which is all of `maxMemory`; raise it, \
-                 shorten windows or `ttl`, or group by more columns",
+                "stage `{}`: the state of one key, of keys that hash alike, or of one split under `keyBy = false`, takes {}, and what cannot be \
+                 divided must have room in `maxMemory`; raise it, shorten windows or `ttl`, group by more columns, or leave `keyBy = false` out",
                 self.ctx.run.operator,
                 shown(part.bytes()),
             )));
