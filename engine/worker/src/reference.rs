@@ -245,7 +245,7 @@ mod tests {
         assert!(unknown(&[key("paralelism", "", "", "")], |map| Settings::read(map, 1).unwrap_err()).len() == 1);
     }
 
-    /// What is read and not listed shows in the hint about a key that is one letter away.
+    /// The reader asks for keys by literals, which are looked for in its source: all but a few of them are keys.
     #[test]
     fn every_key_that_is_read_is_listed() {
         let read: BTreeSet<String> = include_str!("settings.rs")
