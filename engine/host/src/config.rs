@@ -4,6 +4,7 @@ use crate::{Grants, Limits};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tidegate_api::config::Problem;
@@ -11,6 +12,9 @@ use tidegate_api::{Clock, SystemClock};
 
 /// Looks up an environment variable that a plugin was granted; the library itself reads no environment.
 pub type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// Finds the addresses of a host name. May block; called on a thread of its own.
+pub type Resolver = Arc<dyn Fn(&str) -> std::io::Result<Vec<IpAddr>> + Send + Sync>;
 
 /// The settings of a [`crate::PluginHost`].
 #[derive(Clone)]
@@ -22,16 +26,24 @@ pub struct HostConfig {
     pub clock: Arc<dyn Clock>,
     /// The values of granted environment variables.
     pub environment: Environment,
+    /// Finds the addresses behind granted names.
+    pub resolver: Resolver,
 }
 
 impl Default for HostConfig {
     fn default() -> Self {
-        HostConfig { cache_dir: None, clock: Arc::new(SystemClock), environment: Arc::new(|_| None) }
+        HostConfig { cache_dir: None, clock: Arc::new(SystemClock), environment: Arc::new(|_| None), resolver: Arc::new(resolve) }
     }
 }
 
+/// Asks the machine.
+fn resolve(name: &str) -> std::io::Result<Vec<IpAddr>> {
+    use std::net::ToSocketAddrs as _;
+    Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
+}
+
 impl HostConfig {
-    /// No cache, the machine's clock, no environment.
+    /// No cache, the machine's clock and names, no environment.
     pub fn new() -> Self {
         HostConfig::default()
     }
@@ -47,6 +59,13 @@ impl HostConfig {
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// Sets how host names are resolved.
+    #[must_use]
+    pub fn with_resolver(mut self, resolver: Resolver) -> Self {
+        self.resolver = resolver;
         self
     }
 

@@ -75,6 +75,12 @@ fn finish<T>(state: &State, call: &str, answer: wasmtime::Result<Result<T, types
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => {
             let error = fault(&shared.spec.name, call, error);
+            // To the guest it was some error of input and output. A missing grant will still be missing when the call is made again.
+            let error = match state.words.refusals() {
+                Some(refusals) if refusals.ungranted => Error::config(format!("{error}; {}", refusals.text)),
+                Some(refusals) => Error::new(error.kind(), format!("{error}; {}", refusals.text)),
+                None => error,
+            };
             // The border has no word for it: to the guest it was some error of input and output.
             Err(Failure::Fault(match shared.spec.allow.read_only() {
                 Some(host) => error.context(format!("`{}` is on a read-only file system", host.display())),

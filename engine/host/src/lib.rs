@@ -20,6 +20,7 @@ mod ipc;
 mod limits;
 mod load;
 mod metrics;
+mod network;
 mod plugin;
 mod sink;
 mod source;
@@ -28,8 +29,8 @@ mod transform;
 mod wasi;
 mod words;
 
-pub use config::{Environment, HostConfig, PluginSpec};
-pub use grants::{DirGrant, Grants};
+pub use config::{Environment, HostConfig, PluginSpec, Resolver};
+pub use grants::{DirGrant, Grants, Host, HostGrant, HttpGrant};
 pub use limits::Limits;
 pub use load::World;
 pub use metrics::{GuestMetric, PluginMetrics};

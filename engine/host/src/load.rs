@@ -13,6 +13,8 @@ const PACKAGE: &str = "tidegate:plugin/";
 pub(crate) const OFFERED: (u64, u64) = (0, 1);
 /// The WASI packages that sources and sinks may import, in any 0.2 version.
 const WASI: [&str; 6] = ["wasi:io/", "wasi:clocks/", "wasi:random/", "wasi:cli/", "wasi:filesystem/", "wasi:sockets/"];
+/// What of `wasi:http` they may import beside: requests, not serving.
+const HTTP: [&str; 2] = ["wasi:http/types@", "wasi:http/outgoing-handler@"];
 
 /// What a component can be used as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -204,7 +206,10 @@ impl Outside {
                 }
             } else {
                 let version = import.split_once('@').map_or("", |(_, version)| version);
-                if !(WASI.iter().any(|package| import.starts_with(package)) && version.starts_with("0.2.")) {
+                let outside = worlds.iter().all(|world| *world != World::Transform);
+                let known = WASI.iter().any(|package| import.starts_with(package))
+                    || outside && HTTP.iter().any(|interface| import.starts_with(interface));
+                if !(known && version.starts_with("0.2.")) {
                     missing.push(format!("`{import}`"));
                 }
             }
@@ -215,7 +220,7 @@ impl Outside {
         let offers = if worlds.contains(&World::Transform) {
             "log, metrics and control"
         } else {
-            "log, metrics, control, secrets and WASI 0.2 (without http)"
+            "log, metrics, control, secrets and WASI 0.2, of `wasi:http` what makes requests"
         };
         Err(Error::config(format!("it needs {}, and this host offers a {} only {offers}", missing.join(", "), worlds[0])))
     }

@@ -4,10 +4,11 @@ use crate::cache::{Cache, hex};
 use crate::engine::Engines;
 use crate::load::{self, Loaded, World};
 use crate::metrics::PluginMetrics;
+use crate::network::Tls;
 use crate::sink::PluginSink;
 use crate::source::PluginSource;
 use crate::transform::Transform;
-use crate::{Environment, HostConfig, PluginSpec, bindings, code, wasi};
+use crate::{Environment, HostConfig, PluginSpec, Resolver, bindings, code, wasi};
 use arrow::datatypes::SchemaRef;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -54,6 +55,8 @@ impl PluginHost {
             spec: spec.clone(),
             clock: Arc::clone(&self.config.clock),
             environment: Arc::clone(&self.config.environment),
+            resolver: Arc::clone(&self.config.resolver),
+            tls: Tls::default(),
             metrics: Arc::new(PluginMetrics::default()),
             engines: Arc::clone(&self.engines),
         });
@@ -94,6 +97,8 @@ pub(crate) struct Shared {
     pub(crate) spec: PluginSpec,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) environment: Environment,
+    pub(crate) resolver: Resolver,
+    pub(crate) tls: Tls,
     pub(crate) metrics: Arc<PluginMetrics>,
     pub(crate) engines: Arc<Engines>,
 }

@@ -64,10 +64,14 @@ fn another_world_is_named_with_the_nearest_known() {
 
 #[test]
 fn missing_imports_are_named_with_their_versions() {
-    let imports = "(import \"wasi:http/outgoing-handler@0.2.4\" (instance)) (import \"tidegate:plugin/log@0.1.0\" (instance)) \
+    let imports = "(import \"wasi:http/incoming-handler@0.2.4\" (instance)) (import \"tidegate:plugin/log@0.1.0\" (instance)) \
                    (import \"wasi:io/poll@0.3.0\" (instance))";
     let text = error(&component("(export \"tidegate:plugin/source@0.1.0\" (instance $i))", imports));
-    assert!(text.contains("`wasi:http/outgoing-handler@0.2.4`, `wasi:io/poll@0.3.0`") && !text.contains("log@"), "{text}");
+    assert!(text.contains("`wasi:http/incoming-handler@0.2.4`, `wasi:io/poll@0.3.0`") && !text.contains("log@"), "{text}");
+    // Requests are for sources and sinks, under a grant.
+    let requests = "(import \"wasi:http/outgoing-handler@0.2.4\" (instance)) (import \"wasi:http/types@0.2.4\" (instance))";
+    assert!(load(&component("(export \"tidegate:plugin/source@0.1.0\" (instance $i))", requests)).is_ok());
+    assert!(error(&component("(export \"tidegate:plugin/transform@0.1.0\" (instance $i))", requests)).contains("outgoing-handler"));
     let secrets = "(import \"tidegate:plugin/secrets@0.1.0\" (instance))";
     let text = error(&component("(export \"tidegate:plugin/transform@0.1.0\" (instance $i))", secrets));
     assert!(text.contains("`tidegate:plugin/secrets@0.1.0`") && text.contains("offers a transform only"), "{text}");
