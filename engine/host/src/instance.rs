@@ -95,13 +95,19 @@ fn finish<T>(state: &State, call: &str, answer: wasmtime::Result<Result<T, types
 }
 
 /// A transform's instance, called on the caller's thread.
-pub(crate) struct TransformInstance {
-    pub(crate) store: Store<State>,
-    pub(crate) bindings: crate::bindings::transform::TransformPlugin,
+pub(crate) struct TransformInstance<B> {
+    store: Store<State>,
+    bindings: B,
 }
 
-impl TransformInstance {
-    pub(crate) fn new(plugin: &Plugin, operator: &str, task: usize) -> Result<Self> {
+impl<B: Send> TransformInstance<B> {
+    /// A new instance; `bind` finds its exports.
+    pub(crate) fn new(
+        plugin: &Plugin,
+        operator: &str,
+        task: usize,
+        bind: impl FnOnce(&mut Store<State>, &wasmtime::component::Instance) -> wasmtime::Result<B> + Send,
+    ) -> Result<Self> {
         let linked = plugin.linked_transform()?;
         let shared = plugin.shared();
         let now = EpochClock::default();
@@ -110,7 +116,7 @@ impl TransformInstance {
         store.epoch_deadline_trap();
         store.data_mut().begin();
         store.set_epoch_deadline(ticks(shared.spec.limits.deadline));
-        let bindings = outside_runtime(|| linked.instantiate(&mut store));
+        let bindings = outside_runtime(|| linked.instantiate(&mut store).and_then(|instance| bind(&mut store, &instance)));
         let bindings = bindings.map_err(|error| trapped(store.data(), "instantiate", &error))?;
         Ok(TransformInstance { store, bindings })
     }
@@ -124,7 +130,7 @@ impl TransformInstance {
     pub(crate) fn call<T: Send>(
         &mut self,
         call: &str,
-        guest: impl FnOnce(&mut Store<State>, &crate::bindings::transform::TransformPlugin) -> wasmtime::Result<Result<T, types::Error>> + Send,
+        guest: impl FnOnce(&mut Store<State>, &mut B) -> wasmtime::Result<Result<T, types::Error>> + Send,
     ) -> Result<T, Failure> {
         let TransformInstance { store, bindings } = self;
         store.data_mut().begin();

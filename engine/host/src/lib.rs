@@ -11,6 +11,7 @@
 mod bindings;
 mod cache;
 mod code;
+mod columns;
 mod config;
 mod engine;
 mod fault;

@@ -49,7 +49,7 @@ impl PluginHost {
     fn load_named(&self, spec: &PluginSpec) -> Result<Arc<Plugin>> {
         let bytes = read(&spec.path)?;
         let digest: [u8; 32] = Sha256::digest(&bytes).into();
-        let Loaded { component, worlds, version } = load::load(&bytes)?;
+        let Loaded { component, worlds, columns, version } = load::load(&bytes)?;
         let component = self.compile(&component, &digest)?;
         let shared = Arc::new(Shared {
             spec: spec.clone(),
@@ -60,7 +60,7 @@ impl PluginHost {
             metrics: Arc::new(PluginMetrics::default()),
             engines: Arc::clone(&self.engines),
         });
-        Ok(Arc::new(Plugin { shared, component, worlds, version, digest, transform: OnceLock::new(), outside: OnceLock::new() }))
+        Ok(Arc::new(Plugin { shared, component, worlds, columns, version, digest, transform: OnceLock::new(), outside: OnceLock::new() }))
     }
 
     fn compile(&self, component: &[u8], digest: &[u8; 32]) -> Result<Component> {
@@ -110,7 +110,9 @@ pub struct Plugin {
     worlds: Vec<World>,
     version: String,
     digest: [u8; 32],
-    transform: OnceLock<bindings::transform::TransformPluginPre<crate::state::State>>,
+    /// Whether it takes rows as raw columns; a transform only.
+    columns: bool,
+    transform: OnceLock<InstancePre<crate::state::State>>,
     outside: OnceLock<InstancePre<crate::state::State>>,
 }
 
@@ -128,6 +130,11 @@ impl Plugin {
     /// What it can be used as.
     pub fn worlds(&self) -> &[World] {
         &self.worlds
+    }
+
+    /// Whether it is a transform that takes rows as raw columns (world `transform-columns-plugin`) and not as Arrow IPC.
+    pub fn takes_columns(&self) -> bool {
+        self.columns
     }
 
     /// The version of `tidegate:plugin` it was built for.
@@ -200,14 +207,13 @@ impl Plugin {
     }
 
     /// The transform, linked once.
-    pub(crate) fn linked_transform(&self) -> Result<&bindings::transform::TransformPluginPre<crate::state::State>> {
+    pub(crate) fn linked_transform(&self) -> Result<&InstancePre<crate::state::State>> {
         if let Some(linked) = self.transform.get() {
             return Ok(linked);
         }
         let mut linker = self.linker()?;
         wasi::link_deterministic(&mut linker).map_err(internal)?;
-        let linked = linker.instantiate_pre(&self.component).and_then(bindings::transform::TransformPluginPre::new);
-        let linked = linked.map_err(|error| self.unlinked(&error))?;
+        let linked = linker.instantiate_pre(&self.component).map_err(|error| self.unlinked(&error))?;
         Ok(self.transform.get_or_init(|| linked))
     }
 
