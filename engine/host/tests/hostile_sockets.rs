@@ -6,11 +6,10 @@
 mod kit;
 
 use kit::prober::Prober;
-use kit::servers::{Server, udp_echo};
+use kit::servers::{Server, keep_silent, udp_echo};
 use kit::small;
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
 use tidegate_api::ErrorKind;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -101,7 +100,7 @@ fn nobody_connects_to_a_guest() {
 
 #[test]
 fn a_server_that_never_answers_ends_the_call_by_io_timeout() {
-    let silent = Server::start(|_stream| std::thread::sleep(Duration::from_secs(60)));
+    let silent = Server::start(keep_silent);
     let prober = Prober::new().granted(json!({ "tcp": [format!("127.0.0.1:{}", silent.port())] })).limited(small());
     let text = prober.ends_with(connect(silent.port())).to_string();
     assert!(text.contains("plugin `stranger`: call `reader.poll`"), "{text}");

@@ -9,7 +9,7 @@ use arrow::array::RecordBatch;
 use kit::{TransformGuest, World, run};
 use serde_json::Value;
 use std::sync::{Arc, Mutex};
-use tidegate_api::{Error, ErrorKind, EventTime, Output, Step, StepCtx};
+use tidegate_api::{BadReason, Error, EventTime, Output, Step, StepCtx};
 use tidegate_host::{Limits, Plugin};
 
 /// One test at a time: they look at the memory of the process.
@@ -84,7 +84,10 @@ fn a_row_too_large_for_the_limits_is_said_to_be_and_smaller_ones_pass() {
     for bytes in [1 << 10, 1 << 20, 16 << 20] {
         assert_eq!(apply(step.as_mut(), &batch(bytes)).unwrap().batches, [batch(bytes)], "{bytes} bytes");
     }
-    let error = apply(step.as_mut(), &batch(65 << 20)).err().unwrap();
-    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
-    assert!(error.to_string().contains("plugin `hostile`: call `processor.process`") && error.to_string().contains("limits."), "{error}");
+    // It costs itself, as any row that cannot be processed.
+    let out = apply(step.as_mut(), &batch(65 << 20)).unwrap();
+    let [bad] = out.bad.as_slice() else { panic!("one bad row, not {}", out.bad.len()) };
+    assert_eq!(bad.reason, BadReason::PluginTrap);
+    assert!(bad.message.contains("call `processor.process`") && bad.message.contains("limits.output"), "{}", bad.message);
+    assert_eq!(apply(step.as_mut(), &batch(1)).unwrap().batches, [batch(1)]);
 }

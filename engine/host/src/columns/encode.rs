@@ -54,7 +54,7 @@ impl ColumnsEncoder {
     /// The buffers of what [`ColumnsEncoder::project`] gave.
     pub(crate) fn encode(&self, projected: &RecordBatch) -> Result<wit::Columns> {
         let rows = u32::try_from(projected.num_rows()).map_err(|_| Error::internal("a batch of more rows than cross"))?;
-        Ok(wit::Columns { rows, columns: projected.columns().iter().map(|column| buffers(column)).collect::<Result<_>>()? })
+        Ok(wit::Columns { rows, columns: projected.columns().iter().map(buffers).collect::<Result<_>>()? })
     }
 }
 

@@ -122,15 +122,16 @@ impl Network {
         // `granted.example@elsewhere.example` goes elsewhere, and nothing here has users.
         let authority = uri.authority().filter(|authority| !authority.as_str().contains('@')).ok_or(Error::HttpRequestUriInvalid)?;
         let host = Host::read(authority.host()).ok_or(Error::HttpRequestUriInvalid)?;
-        let port = match authority.port() {
-            Some(port) => port.as_u16(),
-            None if authority.as_str().ends_with(|last: char| last == ']' || !last.is_ascii_punctuation()) => {
+        let port = match authority.port_u16() {
+            Some(port) => port,
+            None if authority.as_str() == authority.host() => {
                 if secure {
                     443
                 } else {
                     80
                 }
             }
+            // Something stands behind the host that is no port.
             None => return Err(Error::HttpRequestUriInvalid),
         };
         let granted = &self.shared.spec.allow.http;

@@ -1,7 +1,6 @@
 //! TLS belongs to the host: a guest asks for `https` and never sees a key or a certificate.
 
 use std::io;
-use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -38,7 +37,7 @@ impl Tls {
 /// Whom the certificate must be of.
 fn server(host: &Host) -> io::Result<ServerName<'static>> {
     match host {
-        Host::Address(address) => Ok(ServerName::from(IpAddr::from(*address))),
+        Host::Address(address) => Ok(ServerName::from(*address)),
         Host::Name(name) | Host::Below(name) => ServerName::try_from(name.clone()).map_err(io::Error::other),
     }
 }
