@@ -75,7 +75,11 @@ fn finish<T>(state: &State, call: &str, answer: wasmtime::Result<Result<T, types
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => {
             let error = fault(&shared.spec.name, call, error);
-            // The border has no word for it: to the guest it was some error of input and output.
+            // The border has no words for these: to the guest both were some error of input and output.
+            let error = match &state.failed {
+                Some(words) => error.context(format!("the system said: {words}")),
+                None => error,
+            };
             Err(Failure::Fault(match shared.spec.allow.read_only() {
                 Some(host) => error.context(format!("`{}` is on a read-only file system", host.display())),
                 None => error,

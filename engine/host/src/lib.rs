@@ -24,6 +24,7 @@ mod plugin;
 mod sink;
 mod source;
 mod state;
+mod streams;
 mod transform;
 mod wasi;
 mod words;
