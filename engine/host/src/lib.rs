@@ -10,6 +10,7 @@
 
 mod bindings;
 mod cache;
+mod chaos;
 mod code;
 mod config;
 mod engine;

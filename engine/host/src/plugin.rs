@@ -1,6 +1,7 @@
 //! The host and what it loaded.
 
 use crate::cache::{Cache, hex};
+use crate::chaos::Chaos;
 use crate::engine::Engines;
 use crate::load::{self, Loaded, World};
 use crate::metrics::PluginMetrics;
@@ -24,6 +25,7 @@ pub struct PluginHost {
     engines: Arc<Engines>,
     cache: Option<Cache>,
     config: HostConfig,
+    chaos: Option<Arc<Chaos>>,
 }
 
 impl PluginHost {
@@ -34,7 +36,8 @@ impl PluginHost {
     pub fn new(config: HostConfig) -> Result<Arc<PluginHost>> {
         let engines = Arc::new(Engines::new()?);
         let cache = config.cache_dir.as_deref().and_then(|dir| Cache::open(dir, engines.engine()));
-        Ok(Arc::new(PluginHost { engines, cache, config }))
+        let chaos = config.trap_every.map(|every| Arc::new(Chaos::new(every)));
+        Ok(Arc::new(PluginHost { engines, cache, config, chaos }))
     }
 
     /// Reads, checks and compiles a plugin. Nothing of it runs yet.
@@ -56,6 +59,7 @@ impl PluginHost {
             environment: Arc::clone(&self.config.environment),
             metrics: Arc::new(PluginMetrics::default()),
             engines: Arc::clone(&self.engines),
+            chaos: self.chaos.clone(),
         });
         Ok(Arc::new(Plugin { shared, component, worlds, version, digest, transform: OnceLock::new(), outside: OnceLock::new() }))
     }
@@ -96,6 +100,7 @@ pub(crate) struct Shared {
     pub(crate) environment: Environment,
     pub(crate) metrics: Arc<PluginMetrics>,
     pub(crate) engines: Arc<Engines>,
+    pub(crate) chaos: Option<Arc<Chaos>>,
 }
 
 /// A loaded plugin. Each use of it (a step, a source, a sink) has its own instances.
