@@ -15,6 +15,8 @@ mod code;
 mod config;
 mod engine;
 mod fault;
+#[doc(hidden)]
+pub mod fuzz;
 mod grants;
 mod instance;
 mod ipc;

@@ -49,9 +49,13 @@ impl PluginHost {
     }
 
     fn load_named(&self, spec: &PluginSpec) -> Result<Arc<Plugin>> {
-        let bytes = read(&spec.path)?;
-        let digest: [u8; 32] = Sha256::digest(&bytes).into();
-        let Loaded { component, worlds, version } = load::load(&bytes)?;
+        self.load_bytes(spec, &read(&spec.path)?)
+    }
+
+    /// A plugin whose file holds these bytes.
+    pub(crate) fn load_bytes(&self, spec: &PluginSpec, bytes: &[u8]) -> Result<Arc<Plugin>> {
+        let digest: [u8; 32] = Sha256::digest(bytes).into();
+        let Loaded { component, worlds, version } = load::load(bytes)?;
         let component = self.compile(&component, &digest)?;
         let shared = Arc::new(Shared {
             spec: spec.clone(),
