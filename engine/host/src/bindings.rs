@@ -7,6 +7,19 @@ pub(crate) mod transform {
     wasmtime::component::bindgen!({ path: "../../wit", world: "transform-plugin" });
 }
 
+pub(crate) mod columns {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        world: "transform-columns-plugin",
+        with: {
+            "tidegate:plugin/types": crate::bindings::transform::tidegate::plugin::types,
+            "tidegate:plugin/log": crate::bindings::transform::tidegate::plugin::log,
+            "tidegate:plugin/metrics": crate::bindings::transform::tidegate::plugin::metrics,
+            "tidegate:plugin/control": crate::bindings::transform::tidegate::plugin::control,
+        },
+    });
+}
+
 pub(crate) mod source {
     wasmtime::component::bindgen!({
         path: "../../wit",

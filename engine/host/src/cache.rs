@@ -193,6 +193,19 @@ mod tests {
         assert!(cache.read(&[1; 32]).is_some(), "it is written anew");
     }
 
+    /// P165.
+    #[test]
+    fn an_entry_of_another_engine_is_ignored() {
+        let world = tempfile::tempdir().unwrap();
+        let dir = world.path().join("cache");
+        let old = cache(&dir);
+        old.write(&[1; 32], b"code");
+        let new = Cache { engine: old.engine.wrapping_add(1), dir: dir.clone(), written: AtomicU64::new(0) };
+        assert!(new.read(&[1; 32]).is_none(), "it has another name");
+        fs::copy(old.path(&[1; 32]), new.path(&[1; 32])).unwrap();
+        assert!(new.read(&[1; 32]).is_none(), "and says inside what it is of");
+    }
+
     #[test]
     fn an_entry_of_another_component_under_this_name_is_ignored() {
         let world = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@ use crate::{Grants, Limits};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,9 @@ use tidegate_api::{Clock, SystemClock};
 
 /// Looks up an environment variable that a plugin was granted; the library itself reads no environment.
 pub type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// Finds the addresses of a host name. May block; called on a thread of its own.
+pub type Resolver = Arc<dyn Fn(&str) -> std::io::Result<Vec<IpAddr>> + Send + Sync>;
 
 /// The settings of a [`crate::PluginHost`].
 #[derive(Clone)]
@@ -26,16 +30,30 @@ pub struct HostConfig {
     /// For chaos runs: one call in every interval of this length costs its instance, as a trap would.
     #[doc(hidden)]
     pub trap_every: Option<Duration>,
+    /// Finds the addresses behind granted names.
+    pub resolver: Resolver,
 }
 
 impl Default for HostConfig {
     fn default() -> Self {
-        HostConfig { cache_dir: None, clock: Arc::new(SystemClock), environment: Arc::new(|_| None), trap_every: None }
+        HostConfig {
+            cache_dir: None,
+            clock: Arc::new(SystemClock),
+            environment: Arc::new(|_| None),
+            resolver: Arc::new(resolve),
+            trap_every: None,
+        }
     }
 }
 
+/// Asks the machine.
+fn resolve(name: &str) -> std::io::Result<Vec<IpAddr>> {
+    use std::net::ToSocketAddrs as _;
+    Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
+}
+
 impl HostConfig {
-    /// No cache, the machine's clock, no environment.
+    /// No cache, the machine's clock and names, no environment.
     pub fn new() -> Self {
         HostConfig::default()
     }
@@ -51,6 +69,13 @@ impl HostConfig {
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// Sets how host names are resolved.
+    #[must_use]
+    pub fn with_resolver(mut self, resolver: Resolver) -> Self {
+        self.resolver = resolver;
         self
     }
 

@@ -86,6 +86,10 @@ pub(crate) fn trapped(state: &State, call: &str, cause: &wasmtime::Error) -> Err
         message.push_str("; it said: ");
         message.push_str(&said);
     }
+    if let Some(refusals) = state.words.refusals() {
+        message.push_str("; ");
+        message.push_str(&refusals.text);
+    }
     let frames = frames(cause);
     if !frames.is_empty() {
         message.push_str("; in ");

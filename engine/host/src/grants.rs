@@ -1,5 +1,9 @@
 //! What a source or sink is allowed beside its rows: the table `allow` of the pipeline file. Nothing by default.
 
+mod hosts;
+
+pub use hosts::{Host, HostGrant, HttpGrant};
+
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use tidegate_api::config::{Options, Problem};
@@ -16,6 +20,12 @@ pub struct Grants {
     pub clock: bool,
     /// Secure random numbers.
     pub random: bool,
+    /// Origins that requests may be made to.
+    pub http: Vec<HttpGrant>,
+    /// Where TCP connections may go.
+    pub tcp: Vec<HostGrant>,
+    /// Where UDP datagrams may go and come from.
+    pub udp: Vec<HostGrant>,
 }
 
 /// One directory.
@@ -55,11 +65,9 @@ impl Grants {
         }
         grants.clock = options.boolean("clock").unwrap_or(false);
         grants.random = options.boolean("random").unwrap_or(false);
-        for key in ["http", "tcp", "udp"] {
-            if options.strings(key).is_some_and(|list| !list.is_empty()) {
-                options.problem(key, format!("this host grants no network yet; a plugin that needs `{key}` cannot run here"));
-            }
-        }
+        grants.http = parsed(&mut options, "http", HttpGrant::parse);
+        grants.tcp = parsed(&mut options, "tcp", HostGrant::parse);
+        grants.udp = parsed(&mut options, "udp", HostGrant::parse);
         let problems = options.finish();
         if problems.is_empty() { Ok(grants) } else { Err(problems) }
     }
@@ -78,6 +86,19 @@ impl Grants {
         };
         self.dirs.iter().filter(|grant| grant.writable).find(refuses).map(|grant| grant.host.as_path())
     }
+}
+
+/// Reads a list of grants; what cannot be read is a problem.
+fn parsed<T>(options: &mut Options<'_>, key: &str, parse: fn(&str) -> Result<T, String>) -> Vec<T> {
+    let texts = options.strings(key).unwrap_or_default();
+    let read = texts.iter().filter_map(|text| match parse(text) {
+        Ok(grant) => Some(grant),
+        Err(problem) => {
+            options.problem(key, problem);
+            None
+        }
+    });
+    read.collect()
 }
 
 impl DirGrant {
@@ -124,9 +145,21 @@ mod tests {
     }
 
     #[test]
-    fn network_grants_are_refused_by_name_and_all_mistakes_come_together() {
-        let problems = parse(json!({ "http": ["https://x"], "tcp": ["h:1"], "dirs": ["=x"], "claock": true })).unwrap_err();
-        assert_eq!(problems.len(), 4, "{problems:?}");
-        assert!(problems.iter().any(|problem| problem.starts_with("http: ") && problem.contains("no network yet")), "{problems:?}");
+    fn the_network_is_granted_by_origin_and_by_host_and_port() {
+        let grants =
+            parse(json!({ "http": ["https://api.example.com"], "tcp": ["db.example.com:5432"], "udp": ["127.0.0.1:53"] })).unwrap();
+        let written: Vec<String> = grants.tcp.iter().chain(&grants.udp).map(ToString::to_string).collect();
+        assert_eq!(
+            (grants.http[0].to_string().as_str(), written.as_slice()),
+            ("https://api.example.com", ["db.example.com:5432".to_string(), "127.0.0.1:53".into()].as_slice())
+        );
+        assert!(!grants.is_empty());
+    }
+
+    #[test]
+    fn all_mistakes_come_together() {
+        let problems = parse(json!({ "http": ["x", "https://y/z"], "tcp": ["h"], "dirs": ["=x"], "claock": true })).unwrap_err();
+        assert_eq!(problems.len(), 5, "{problems:?}");
+        assert!(problems.iter().any(|problem| problem.starts_with("http: ") && problem.contains("`x` is no origin")), "{problems:?}");
     }
 }

@@ -76,9 +76,15 @@ fn finish<T>(state: &State, call: &str, answer: wasmtime::Result<Result<T, types
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => {
             let error = fault(&shared.spec.name, call, error);
-            // The border has no words for these: to the guest both were some error of input and output.
+            // To the guest all of these were some error of input and output.
             let error = match &state.failed {
                 Some(words) => error.context(format!("the system said: {words}")),
+                None => error,
+            };
+            // A missing grant will still be missing when the call is made again.
+            let error = match state.words.refusals() {
+                Some(refusals) if refusals.ungranted => Error::config(format!("{error}; {}", refusals.text)),
+                Some(refusals) => Error::new(error.kind(), format!("{error}; {}", refusals.text)),
                 None => error,
             };
             Err(Failure::Fault(match shared.spec.allow.read_only() {
@@ -108,13 +114,19 @@ fn ended(state: &State, call: &str) -> Failure {
 }
 
 /// A transform's instance, called on the caller's thread.
-pub(crate) struct TransformInstance {
-    pub(crate) store: Store<State>,
-    pub(crate) bindings: crate::bindings::transform::TransformPlugin,
+pub(crate) struct TransformInstance<B> {
+    store: Store<State>,
+    bindings: B,
 }
 
-impl TransformInstance {
-    pub(crate) fn new(plugin: &Plugin, operator: &str, task: usize) -> Result<Self> {
+impl<B: Send> TransformInstance<B> {
+    /// A new instance; `bind` finds its exports.
+    pub(crate) fn new(
+        plugin: &Plugin,
+        operator: &str,
+        task: usize,
+        bind: impl FnOnce(&mut Store<State>, &wasmtime::component::Instance) -> wasmtime::Result<B> + Send,
+    ) -> Result<Self> {
         let linked = plugin.linked_transform()?;
         let shared = plugin.shared();
         let now = EpochClock::default();
@@ -123,7 +135,7 @@ impl TransformInstance {
         store.epoch_deadline_trap();
         store.data_mut().begin();
         store.set_epoch_deadline(ticks(shared.spec.limits.deadline));
-        let bindings = outside_runtime(|| linked.instantiate(&mut store));
+        let bindings = outside_runtime(|| linked.instantiate(&mut store).and_then(|instance| bind(&mut store, &instance)));
         let bindings = bindings.map_err(|error| trapped(store.data(), "instantiate", &error))?;
         Ok(TransformInstance { store, bindings })
     }
@@ -137,7 +149,7 @@ impl TransformInstance {
     pub(crate) fn call<T: Send>(
         &mut self,
         call: &str,
-        guest: impl FnOnce(&mut Store<State>, &crate::bindings::transform::TransformPlugin) -> wasmtime::Result<Result<T, types::Error>> + Send,
+        guest: impl FnOnce(&mut Store<State>, &mut B) -> wasmtime::Result<Result<T, types::Error>> + Send,
     ) -> Result<T, Failure> {
         let TransformInstance { store, bindings } = self;
         store.data_mut().begin();

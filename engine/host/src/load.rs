@@ -13,6 +13,8 @@ const PACKAGE: &str = "tidegate:plugin/";
 pub(crate) const OFFERED: (u64, u64) = (0, 1);
 /// The WASI packages that sources and sinks may import, in any 0.2 version.
 const WASI: [&str; 6] = ["wasi:io/", "wasi:clocks/", "wasi:random/", "wasi:cli/", "wasi:filesystem/", "wasi:sockets/"];
+/// What of `wasi:http` they may import beside: requests, not serving.
+const HTTP: [&str; 2] = ["wasi:http/types@", "wasi:http/outgoing-handler@"];
 
 /// What a component can be used as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,6 +51,8 @@ pub(crate) struct Loaded {
     pub(crate) component: Vec<u8>,
     /// What it can be used as, at least one.
     pub(crate) worlds: Vec<World>,
+    /// Whether it takes a transform's rows as raw columns.
+    pub(crate) columns: bool,
     /// The version of the border it was built for, as it says.
     pub(crate) version: String,
 }
@@ -65,7 +69,8 @@ pub(crate) fn load(bytes: &[u8]) -> Result<Loaded> {
     let outside = Outside::read(&component)?;
     let (worlds, version) = outside.worlds()?;
     outside.check_imports(&worlds)?;
-    Ok(Loaded { component, worlds, version })
+    let columns = worlds.contains(&World::Transform) && !outside.exports("transform");
+    Ok(Loaded { component, worlds, columns, version })
 }
 
 fn encoding_of(bytes: &[u8]) -> Result<Encoding> {
@@ -153,7 +158,7 @@ impl Outside {
         for export in &self.exports {
             let Some((interface, version)) = export.strip_prefix(PACKAGE).map(split_version) else { continue };
             let world = match interface {
-                "transform" => Some(World::Transform),
+                "transform" | "transform-columns" => Some(World::Transform),
                 "source" => Some(World::Source),
                 "sink" => Some(World::Sink),
                 _ => None,
@@ -161,14 +166,10 @@ impl Outside {
             // A version this host does not know may well define worlds it does not know: that is said first.
             check_version(version)?;
             match world {
+                Some(world) if worlds.contains(&world) => {}
                 Some(world) => worlds.push(world),
-                None if interface == "transform-columns" => {
-                    return Err(Error::config(
-                        "it is of the world `transform-columns-plugin`, which this host does not offer yet; use `transform-plugin`",
-                    ));
-                }
                 None => {
-                    let known = ["transform", "source", "sink"];
+                    let known = ["transform", "transform-columns", "source", "sink"];
                     let hint = nearest::hint(interface, known);
                     return Err(Error::config(format!(
                         "it exports `{export}`, which this host does not know; a plugin exports `{PACKAGE}transform`, `source` or `sink`{hint}"
@@ -189,6 +190,11 @@ impl Outside {
         Ok((worlds, built_for))
     }
 
+    /// Whether it exports this interface of the border.
+    fn exports(&self, interface: &str) -> bool {
+        self.exports.iter().any(|export| export.strip_prefix(PACKAGE).is_some_and(|name| split_version(name).0 == interface))
+    }
+
     fn check_imports(&self, worlds: &[World]) -> Result<()> {
         let mut missing = Vec::new();
         for import in &self.imports {
@@ -204,7 +210,10 @@ impl Outside {
                 }
             } else {
                 let version = import.split_once('@').map_or("", |(_, version)| version);
-                if !(WASI.iter().any(|package| import.starts_with(package)) && version.starts_with("0.2.")) {
+                let outside = worlds.iter().all(|world| *world != World::Transform);
+                let known = WASI.iter().any(|package| import.starts_with(package))
+                    || outside && HTTP.iter().any(|interface| import.starts_with(interface));
+                if !(known && version.starts_with("0.2.")) {
                     missing.push(format!("`{import}`"));
                 }
             }
@@ -215,7 +224,7 @@ impl Outside {
         let offers = if worlds.contains(&World::Transform) {
             "log, metrics and control"
         } else {
-            "log, metrics, control, secrets and WASI 0.2 (without http)"
+            "log, metrics, control, secrets and WASI 0.2, of `wasi:http` what makes requests"
         };
         Err(Error::config(format!("it needs {}, and this host offers a {} only {offers}", missing.join(", "), worlds[0])))
     }

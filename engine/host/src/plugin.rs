@@ -5,10 +5,11 @@ use crate::chaos::Chaos;
 use crate::engine::Engines;
 use crate::load::{self, Loaded, World};
 use crate::metrics::PluginMetrics;
+use crate::network::Tls;
 use crate::sink::PluginSink;
 use crate::source::PluginSource;
 use crate::transform::Transform;
-use crate::{Environment, HostConfig, PluginSpec, bindings, code, wasi};
+use crate::{Environment, HostConfig, PluginSpec, Resolver, bindings, code, wasi};
 use arrow::datatypes::SchemaRef;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -55,17 +56,19 @@ impl PluginHost {
     /// A plugin whose file holds these bytes.
     pub(crate) fn load_bytes(&self, spec: &PluginSpec, bytes: &[u8]) -> Result<Arc<Plugin>> {
         let digest: [u8; 32] = Sha256::digest(bytes).into();
-        let Loaded { component, worlds, version } = load::load(bytes)?;
+        let Loaded { component, worlds, columns, version } = load::load(bytes)?;
         let component = self.compile(&component, &digest)?;
         let shared = Arc::new(Shared {
             spec: spec.clone(),
             clock: Arc::clone(&self.config.clock),
             environment: Arc::clone(&self.config.environment),
+            resolver: Arc::clone(&self.config.resolver),
+            tls: Tls::default(),
             metrics: Arc::new(PluginMetrics::default()),
             engines: Arc::clone(&self.engines),
             chaos: self.chaos.clone(),
         });
-        Ok(Arc::new(Plugin { shared, component, worlds, version, digest, transform: OnceLock::new(), outside: OnceLock::new() }))
+        Ok(Arc::new(Plugin { shared, component, worlds, columns, version, digest, transform: OnceLock::new(), outside: OnceLock::new() }))
     }
 
     fn compile(&self, component: &[u8], digest: &[u8; 32]) -> Result<Component> {
@@ -102,6 +105,8 @@ pub(crate) struct Shared {
     pub(crate) spec: PluginSpec,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) environment: Environment,
+    pub(crate) resolver: Resolver,
+    pub(crate) tls: Tls,
     pub(crate) metrics: Arc<PluginMetrics>,
     pub(crate) engines: Arc<Engines>,
     pub(crate) chaos: Option<Arc<Chaos>>,
@@ -114,7 +119,9 @@ pub struct Plugin {
     worlds: Vec<World>,
     version: String,
     digest: [u8; 32],
-    transform: OnceLock<bindings::transform::TransformPluginPre<crate::state::State>>,
+    /// Whether it takes rows as raw columns; a transform only.
+    columns: bool,
+    transform: OnceLock<InstancePre<crate::state::State>>,
     outside: OnceLock<InstancePre<crate::state::State>>,
 }
 
@@ -132,6 +139,11 @@ impl Plugin {
     /// What it can be used as.
     pub fn worlds(&self) -> &[World] {
         &self.worlds
+    }
+
+    /// Whether it is a transform that takes rows as raw columns (world `transform-columns-plugin`) and not as Arrow IPC.
+    pub fn takes_columns(&self) -> bool {
+        self.columns
     }
 
     /// The version of `tidegate:plugin` it was built for.
@@ -204,14 +216,13 @@ impl Plugin {
     }
 
     /// The transform, linked once.
-    pub(crate) fn linked_transform(&self) -> Result<&bindings::transform::TransformPluginPre<crate::state::State>> {
+    pub(crate) fn linked_transform(&self) -> Result<&InstancePre<crate::state::State>> {
         if let Some(linked) = self.transform.get() {
             return Ok(linked);
         }
         let mut linker = self.linker()?;
         wasi::link_deterministic(&mut linker).map_err(internal)?;
-        let linked = linker.instantiate_pre(&self.component).and_then(bindings::transform::TransformPluginPre::new);
-        let linked = linked.map_err(|error| self.unlinked(&error))?;
+        let linked = linker.instantiate_pre(&self.component).map_err(|error| self.unlinked(&error))?;
         Ok(self.transform.get_or_init(|| linked))
     }
 

@@ -2,6 +2,7 @@
 
 use crate::bindings::{control, log, metrics, secrets, types};
 use crate::limits::{Limiter, Refused};
+use crate::network::{Hooks, Network};
 use crate::plugin::Shared;
 use crate::streams::Streams;
 use crate::words::{Rate, Stdio, Words};
@@ -11,6 +12,7 @@ use std::time::Duration;
 use tidegate_api::EventTime;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 /// The epoch's clock as a guest sees it, through `control` and through WASI alike.
 #[derive(Debug, Clone, Default)]
@@ -44,6 +46,8 @@ pub(crate) struct State {
     call_began: Duration,
     last_ran: Duration,
     wasi: WasiCtx,
+    http: WasiHttpCtx,
+    hooks: Hooks,
     table: ResourceTable,
 }
 
@@ -56,6 +60,8 @@ impl State {
         let name: Arc<str> = Arc::from(shared.spec.name.as_str());
         let stdio = Stdio::new(name, words.clone(), rate.clone(), Arc::clone(&shared.clock), Arc::clone(&shared.metrics));
         wasi.stdout(stdio.clone()).stderr(stdio);
+        let network = Network::new(Arc::clone(&shared), words.clone(), rate.clone());
+        network.guard(&mut wasi);
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles);
         State {
@@ -70,6 +76,8 @@ impl State {
             call_began: Duration::ZERO,
             last_ran: Duration::ZERO,
             wasi: wasi.build(),
+            http: WasiHttpCtx::new(),
+            hooks: Hooks(network),
             table,
             shared,
         }
@@ -80,6 +88,7 @@ impl State {
         self.words.clear();
         self.failed = None;
         self.limiter.refused = Refused::Nothing;
+        self.hooks.0.begin();
         self.call_began = self.shared.clock.monotonic();
         self.last_ran = self.call_began;
     }
@@ -96,6 +105,11 @@ impl State {
         Streams { table: &mut self.table, failed: &mut self.failed }
     }
 
+    /// The instance's way to the outside.
+    pub(crate) fn network(&self) -> Arc<Network> {
+        Arc::clone(&self.hooks.0)
+    }
+
     /// How long the guest has not computed.
     pub(crate) fn waited(&self) -> Duration {
         self.shared.clock.monotonic().saturating_sub(self.last_ran)
@@ -110,6 +124,12 @@ impl State {
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+impl WasiHttpView for State {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        WasiHttpCtxView { ctx: &mut self.http, table: &mut self.table, hooks: &mut self.hooks }
     }
 }
 

@@ -3,20 +3,22 @@
 //! Planning asks a throw-away instance what it would do ([`Transform::bind`]); each task then has an instance of its own. Only the
 //! columns that the guest reads cross the border and only those it makes cross back; everything else is carried here.
 
+mod border;
 mod conviction;
 mod layout;
 mod recovery;
 mod step;
 
-use crate::bindings::transform::exports::tidegate::plugin::transform::Plan;
 use crate::bindings::types;
-use crate::fault::{Failure, broken};
+use crate::fault::broken;
 use crate::instance::TransformInstance;
-use crate::ipc::{Decoder, Encoder, decode_schema};
+use crate::ipc::Decoder;
 use crate::plugin::Plugin;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
+use border::{Border, Columns, Ipc, Plan};
 use layout::Layout;
 use serde_json::{Map, Value};
+use std::marker::PhantomData;
 use std::sync::Arc;
 use tidegate_api::{Result, ResultExt, Step, StepCtx, StepFactory, hidden};
 
@@ -63,14 +65,18 @@ pub struct Transform {
 
 impl Transform {
     pub(crate) fn bind(plugin: &Arc<Plugin>, config: Map<String, Value>, input: &SchemaRef) -> Result<Transform> {
+        if plugin.takes_columns() {
+            Transform::bind_over::<Columns>(plugin, config, input)
+        } else {
+            Transform::bind_over::<Ipc>(plugin, config, input)
+        }
+    }
+
+    fn bind_over<B: Border>(plugin: &Arc<Plugin>, config: Map<String, Value>, input: &SchemaRef) -> Result<Transform> {
         let config = Value::Object(config).to_string();
-        let visible = hidden::visible_schema(input);
-        let whole = Encoder::new(&visible, (0..visible.fields().len()).collect());
-        let whole = whole.context(|| format!("plugin `{}`", plugin.name()))?;
-        let mut instance = TransformInstance::new(plugin, "plan", 0)?;
-        let answer =
-            instance.call("bind", |store, guest| guest.tidegate_plugin_transform().call_bind(store, &config, whole.schema_message()));
-        let bound = Bound::read(plugin, answer.map_err(Failure::into_error)?, input)?;
+        let mut instance = TransformInstance::new(plugin, "plan", 0, B::guest)?;
+        let plan = B::bind(plugin, &mut instance, &config, &hidden::visible_schema(input));
+        let bound = Bound::read(plugin, plan?, input)?;
         let names = |columns: &[usize]| columns.iter().map(|column| input.field(*column).name().clone()).collect::<Vec<_>>();
         let carried: Vec<usize> = bound.layout.carried().filter(|column| !hidden::is_hidden(input.field(*column).name())).collect();
         let made = bound.decoder.schema().fields().iter().skip(bound.layout.masks());
@@ -84,7 +90,7 @@ impl Transform {
                 Shape::Rowwise | Shape::RowwiseFilter => true,
                 Shape::Free => false,
             },
-            factory: Arc::new(Factory { plugin: Arc::clone(plugin), config, input: Arc::clone(input), bound }),
+            factory: Arc::new(Factory::<B> { plugin: Arc::clone(plugin), config, input: Arc::clone(input), bound, border: PhantomData }),
         })
     }
 }
@@ -101,27 +107,27 @@ struct Bound {
 impl Bound {
     fn read(plugin: &Plugin, plan: Plan, input: &SchemaRef) -> Result<Bound> {
         let wrong = |what: String| broken(plugin.name(), "bind", what);
-        let declared: Schema =
-            decode_schema(&plan.output).map_err(|error| wrong(format!("the schema of its output is unusable: {error}")))?;
+        let declared = plan.output.map_err(|error| wrong(format!("the schema of its output is unusable: {error}")))?;
         let visible = hidden::visible_schema(input).fields().len();
         let reads = layout::indices("reads", plan.reads.as_deref(), visible).map_err(wrong)?;
         let carry = layout::indices("carry", plan.carry.as_deref(), visible).map_err(wrong)?;
         let decoder = Decoder::new(declared);
-        let layout = Layout::new(plan.shape.into(), carry.as_deref(), input, decoder.schema())
+        let layout = Layout::new(plan.shape, carry.as_deref(), input, decoder.schema())
             .context(|| "call `bind`".to_string())
             .context(|| format!("plugin `{}`", plugin.name()))?;
         Ok(Bound { reads: reads.unwrap_or_else(|| (0..visible).collect()), decoder, layout })
     }
 }
 
-struct Factory {
+struct Factory<B> {
     plugin: Arc<Plugin>,
     config: String,
     input: SchemaRef,
     bound: Bound,
+    border: PhantomData<fn() -> B>,
 }
 
-impl StepFactory for Factory {
+impl<B: Border> StepFactory for Factory<B> {
     fn name(&self) -> &str {
         "wasm"
     }
@@ -131,7 +137,7 @@ impl StepFactory for Factory {
     }
 
     fn open(&self, ctx: StepCtx) -> Result<Box<dyn Step>> {
-        let step = step::TransformStep::open(Arc::clone(&self.plugin), &self.config, &self.input, self.bound.clone(), &ctx)?;
+        let step = step::TransformStep::<B>::open(Arc::clone(&self.plugin), &self.config, &self.input, self.bound.clone(), &ctx)?;
         Ok(Box::new(step))
     }
 }

@@ -1,5 +1,6 @@
 //! What a guest's WASI imports find: for a transform nothing that could differ from run to run, for a source or sink its grants.
 
+use crate::network;
 use crate::plugin::Shared;
 use crate::state::{EpochClock, State};
 use crate::streams;
@@ -38,7 +39,8 @@ pub(crate) fn granted(shared: &Shared) -> Result<WasiCtxBuilder> {
     let grants = &shared.spec.allow;
     let mut wasi = WasiCtxBuilder::new();
     // File calls on the task's own thread: it has nothing else to do, and no thread is made for them.
-    wasi.allow_tcp(false).allow_udp(false).allow_blocking_current_thread(true);
+    // Sockets may be made; every address they are used with is asked for, see `network`.
+    wasi.allow_tcp(true).allow_udp(true).allow_blocking_current_thread(true);
     wasi.max_random_size(MAX_RANDOM);
     for name in &grants.env {
         if let Some(value) = (shared.environment)(name) {
@@ -106,10 +108,12 @@ impl monotonic_clock::Host for State {
 /// WASI linked for calls with a future. What needs a grant that is not given traps and names the grant.
 pub(crate) fn link_granted(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     wasmtime_wasi::p2::add_to_linker_async(linker)?;
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(linker)?;
     linker.allow_shadowing(true);
     wall_clock::add_to_linker::<State, HasSelf<State>>(linker, |state| state)?;
     random::add_to_linker::<State, HasSelf<State>>(linker, |state| state)?;
     streams::link(linker)?;
+    network::link_lookup(linker)?;
     linker.allow_shadowing(false);
     Ok(())
 }

@@ -14,29 +14,60 @@ const PENDING_BYTES: usize = 8000;
 
 /// The last lines of one instance. Shared between its log and its stderr.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Words(Arc<Mutex<VecDeque<String>>>);
+pub(crate) struct Words(Arc<Mutex<Kept>>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    said: VecDeque<String>,
+    refused: Vec<String>,
+    ungranted: bool,
+}
+
+/// What the host refused during a call.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refusals {
+    /// In words for whoever wrote the pipeline file.
+    pub(crate) text: String,
+    /// Whether one was for want of a grant, so that the same would happen again.
+    pub(crate) ungranted: bool,
+}
 
 impl Words {
     /// Forgets everything; a call begins.
     pub(crate) fn clear(&self) {
-        self.lines().clear();
+        *self.kept() = Kept::default();
     }
 
     /// Keeps a line.
     pub(crate) fn keep(&self, line: &str) {
-        let mut lines = self.lines();
-        if lines.len() == LINES {
-            lines.pop_front();
+        let mut kept = self.kept();
+        if kept.said.len() == LINES {
+            kept.said.pop_front();
         }
-        lines.push_back(cut(line.trim_end(), LINE_BYTES).to_string());
+        kept.said.push_back(cut(line.trim_end(), LINE_BYTES).to_string());
+    }
+
+    /// Keeps what the host refused, and whether for want of a grant. The first ones count.
+    pub(crate) fn refuse(&self, line: String, ungranted: bool) {
+        let mut kept = self.kept();
+        kept.ungranted |= ungranted;
+        if kept.refused.len() < LINES && !kept.refused.contains(&line) {
+            kept.refused.push(line);
+        }
+    }
+
+    /// What was refused since the call began.
+    pub(crate) fn refusals(&self) -> Option<Refusals> {
+        let kept = self.kept();
+        (!kept.refused.is_empty()).then(|| Refusals { text: kept.refused.join(" | "), ungranted: kept.ungranted })
     }
 
     /// What was said since the call began; empty if nothing.
     pub(crate) fn said(&self) -> String {
-        self.lines().iter().map(String::as_str).collect::<Vec<_>>().join(" | ")
+        self.kept().said.iter().map(String::as_str).collect::<Vec<_>>().join(" | ")
     }
 
-    fn lines(&self) -> std::sync::MutexGuard<'_, VecDeque<String>> {
+    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -104,6 +104,7 @@ fn a_mask_filters_what_is_made_and_what_is_carried() {
     assert_eq!((out.batches.as_slice(), out.filtered), ([expected].as_slice(), 2));
 }
 
+/// P149.
 #[test]
 fn an_endless_loop_ends_at_its_deadline() {
     let error = process_error(&TransformGuest { in_process: ways::LOOP.into(), ..TransformGuest::default() }, small());
@@ -120,6 +121,7 @@ fn an_endless_loop_while_planning_ends_too() {
     assert_says(&error, &["plugin `hostile`", "call `bind`", "limits.deadline"]);
 }
 
+/// P148.
 #[test]
 fn allocation_without_end_stops_at_the_memory_limit() {
     let error = process_error(&TransformGuest { in_process: ways::ALLOCATE.into(), ..TransformGuest::default() }, small());
@@ -136,6 +138,7 @@ fn a_memory_that_is_too_large_from_the_start_is_refused() {
     assert_says(&error, &["plugin `hostile`", "call `instantiate`", "limits.memory"]);
 }
 
+/// P149.
 #[test]
 fn endless_recursion_is_a_trap_with_its_function_names() {
     let error = process_error(&TransformGuest { in_process: ways::RECURSE.into(), ..TransformGuest::default() }, small());
@@ -153,6 +156,7 @@ fn output_over_the_cap_is_refused_before_it_is_copied() {
     assert_says(&error, &["plugin `hostile`", "call `processor.process`", "output limit of 1MiB", "limits.output"]);
 }
 
+/// P152.
 #[test]
 fn an_answer_that_points_outside_its_memory_is_a_trap() {
     let guest = TransformGuest { before_return: "(i32.store (i32.const 1280) (i32.const -16))".into(), ..TransformGuest::default() };
@@ -202,6 +206,7 @@ fn a_bad_row_out_of_range_is_refused() {
     assert_says(&process_error(&guest, small()), &["row 100 of 100 bad"]);
 }
 
+/// P153, P155.
 #[test]
 fn one_poisoned_row_costs_itself_and_nothing_else() {
     let world = World::new();
@@ -241,6 +246,7 @@ fn rows_that_trap_too_often_end_the_run() {
     assert_says(&error, &["plugin `hostile`", "maxBadRatio"]);
 }
 
+/// P150, P154, P155.
 #[test]
 fn a_guest_that_always_traps_is_given_up_with_its_last_words() {
     let words = "thread main panicked at src/lib.rs:7: no such column";
@@ -268,6 +274,7 @@ fn a_log_storm_is_cut() {
     assert!(plugin.metrics().log_lines_dropped() >= 9000, "{}", plugin.metrics().log_lines_dropped());
 }
 
+/// P159.
 #[test]
 fn a_core_module_is_packed_if_it_says_what_it_wants_to_be_and_refused_if_not() {
     let world = World::new();
@@ -282,6 +289,7 @@ fn a_core_module_is_packed_if_it_says_what_it_wants_to_be_and_refused_if_not() {
     );
 }
 
+/// P164.
 #[test]
 fn code_from_the_cache_does_the_same_and_a_damaged_entry_is_compiled_anew() {
     let dir = tempfile::tempdir().unwrap();

@@ -35,6 +35,11 @@ impl Decoder {
         &self.native
     }
 
+    /// The schema of what a guest sends.
+    pub(crate) fn declared(&self) -> &SchemaRef {
+        &self.declared
+    }
+
     /// Reads one message. The error says what is wrong with it.
     pub(crate) fn decode(&self, bytes: Vec<u8>) -> Result<RecordBatch, String> {
         let buffer = Buffer::from_vec(bytes);
@@ -90,7 +95,8 @@ impl Decoder {
         self.to_native(read.map_err(|error| error.to_string())?)
     }
 
-    fn to_native(&self, read: RecordBatch) -> Result<RecordBatch, String> {
+    /// A batch of the declared schema as it is seen inside the engine.
+    pub(crate) fn to_native(&self, read: RecordBatch) -> Result<RecordBatch, String> {
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(read.num_columns());
         for (column, field) in read.columns().iter().zip(self.native.fields()) {
             let same = column.data_type() == field.data_type();

@@ -10,6 +10,7 @@ fn component(exports: &str, imports: &str) -> Vec<u8> {
     wat::parse_str(format!("(component {imports} (instance $i) {exports})")).unwrap()
 }
 
+/// P151.
 #[test]
 fn what_is_no_wasm_is_said_to_be_none() {
     assert!(error(b"").contains("empty"));
@@ -18,6 +19,7 @@ fn what_is_no_wasm_is_said_to_be_none() {
     assert!(error(b"\0asm\xff\xff\xff\xff").contains("unknown version"));
 }
 
+/// P158.
 #[test]
 fn a_component_cut_off_anywhere_is_said_to_be() {
     let whole = component("(export \"tidegate:plugin/transform@0.1.0\" (instance $i))", "");
@@ -40,6 +42,7 @@ fn the_world_and_its_version_are_read_from_the_type() {
     assert_eq!((loaded.worlds.as_slice(), loaded.version.as_str()), ([World::Source, World::Sink].as_slice(), "0.1.3"));
 }
 
+/// P157.
 #[test]
 fn another_version_is_named_beside_the_one_offered() {
     let newer = error(&component("(export \"tidegate:plugin/transform@0.3.0\" (instance $i))", ""));
@@ -53,6 +56,7 @@ fn another_version_is_named_beside_the_one_offered() {
     assert!(unheard.contains("needs tidegate:plugin@2.0"), "{unheard}");
 }
 
+/// P151.
 #[test]
 fn another_world_is_named_with_the_nearest_known() {
     let close = error(&component("(export \"tidegate:plugin/transfrom@0.1.0\" (instance $i))", ""));
@@ -62,17 +66,23 @@ fn another_world_is_named_with_the_nearest_known() {
     assert!(error(&component("", "")).contains("exports nothing"));
 }
 
+/// P156, P169.
 #[test]
 fn missing_imports_are_named_with_their_versions() {
-    let imports = "(import \"wasi:http/outgoing-handler@0.2.4\" (instance)) (import \"tidegate:plugin/log@0.1.0\" (instance)) \
+    let imports = "(import \"wasi:http/incoming-handler@0.2.4\" (instance)) (import \"tidegate:plugin/log@0.1.0\" (instance)) \
                    (import \"wasi:io/poll@0.3.0\" (instance))";
     let text = error(&component("(export \"tidegate:plugin/source@0.1.0\" (instance $i))", imports));
-    assert!(text.contains("`wasi:http/outgoing-handler@0.2.4`, `wasi:io/poll@0.3.0`") && !text.contains("log@"), "{text}");
+    assert!(text.contains("`wasi:http/incoming-handler@0.2.4`, `wasi:io/poll@0.3.0`") && !text.contains("log@"), "{text}");
+    // Requests are for sources and sinks, under a grant.
+    let requests = "(import \"wasi:http/outgoing-handler@0.2.4\" (instance)) (import \"wasi:http/types@0.2.4\" (instance))";
+    assert!(load(&component("(export \"tidegate:plugin/source@0.1.0\" (instance $i))", requests)).is_ok());
+    assert!(error(&component("(export \"tidegate:plugin/transform@0.1.0\" (instance $i))", requests)).contains("outgoing-handler"));
     let secrets = "(import \"tidegate:plugin/secrets@0.1.0\" (instance))";
     let text = error(&component("(export \"tidegate:plugin/transform@0.1.0\" (instance $i))", secrets));
     assert!(text.contains("`tidegate:plugin/secrets@0.1.0`") && text.contains("offers a transform only"), "{text}");
 }
 
+/// P159.
 #[test]
 fn core_modules_say_how_to_become_components() {
     let bare = wat::parse_str("(module)").unwrap();

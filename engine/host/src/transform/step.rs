@@ -1,13 +1,13 @@
 //! The step of one task.
 
 use super::Bound;
+use super::border::{Border, Made};
 use super::conviction::Convictions;
 use super::recovery::{self, Attempt, Part};
-use crate::bindings::transform::exports::tidegate::plugin::transform::Processed;
 use crate::bindings::types;
 use crate::fault::{Failure, broken, placed};
 use crate::instance::{TransformInstance, task_scope};
-use crate::ipc::{Encoder, size_of};
+use crate::ipc::size_of;
 use crate::plugin::Plugin;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -23,24 +23,24 @@ const MAX_ROWS: usize = 8192;
 /// Bytes per call, likewise.
 const MAX_BYTES: usize = 2 << 20;
 
-pub(super) struct TransformStep {
-    guest: Guest,
+pub(super) struct TransformStep<B: Border> {
+    guest: Guest<B>,
     bound: Bound,
     /// Rows per call, at most; halved when a batch was too large for the guest.
     max_rows: usize,
     convictions: Convictions,
 }
 
-impl TransformStep {
+impl<B: Border> TransformStep<B> {
     pub(super) fn open(plugin: Arc<Plugin>, config: &str, input: &SchemaRef, bound: Bound, ctx: &StepCtx) -> Result<Self> {
-        let encoder = Encoder::new(input, bound.reads.clone()).context(|| format!("plugin `{}`", plugin.name()))?;
+        let border = B::new(input, bound.reads.clone()).context(|| format!("plugin `{}`", plugin.name()))?;
         let mut guest = Guest {
             scope: task_scope(config, &ctx.run, ctx.task, ctx.tasks),
             operator: ctx.run.operator.clone(),
             task: ctx.task,
             plugin,
             bound: bound.clone(),
-            encoder,
+            border,
             projected: RecordBatch::new_empty(Arc::new(arrow::datatypes::Schema::empty())),
             now: EventTime(0),
             open: None,
@@ -51,7 +51,7 @@ impl TransformStep {
 
     /// One call's worth of rows, and what becomes of it after a trap.
     fn apply_part(&mut self, batch: &RecordBatch, out: &mut Output) -> Result<u64> {
-        self.guest.projected = self.guest.encoder.project(batch)?;
+        self.guest.projected = self.guest.border.project(batch)?;
         let deadline = self.guest.plugin.spec().limits.deadline;
         let outcome = recovery::run(&mut self.guest, 0..batch.num_rows(), deadline);
         let outcome = outcome.context(|| format!("task {}", self.guest.task))?;
@@ -95,7 +95,7 @@ impl TransformStep {
     }
 }
 
-impl Step for TransformStep {
+impl<B: Border> Step for TransformStep<B> {
     fn apply(&mut self, batch: RecordBatch, now: EventTime, out: &mut Output) -> Result<()> {
         self.guest.now = now;
         let rows = batch.num_rows();
@@ -128,10 +128,10 @@ impl Step for TransformStep {
     }
 }
 
-impl TransformStep {
+impl<B: Border> TransformStep<B> {
     /// How many rows of this batch fit into one call's bytes.
     fn rows_within(&self, batch: &RecordBatch) -> Result<usize> {
-        let projected = self.guest.encoder.project(batch)?;
+        let projected = self.guest.border.project(batch)?;
         let per_row = size_of(&projected).div_ceil(batch.num_rows());
         Ok((MAX_BYTES / per_row.max(1)).clamp(1, MAX_ROWS))
     }
@@ -144,37 +144,34 @@ struct Answer {
 }
 
 /// The task's instance and what is needed to replace it.
-struct Guest {
+struct Guest<B: Border> {
     plugin: Arc<Plugin>,
     scope: types::Scope,
     operator: String,
     task: usize,
     bound: Bound,
-    encoder: Encoder,
+    border: B,
     /// The columns read of the rows at hand.
     projected: RecordBatch,
     now: EventTime,
-    open: Option<(TransformInstance, ResourceAny)>,
+    open: Option<Open<B>>,
 }
 
-impl Guest {
-    fn instance(&self) -> Result<(TransformInstance, ResourceAny), Failure> {
-        let mut instance = TransformInstance::new(&self.plugin, &self.operator, self.task).map_err(Failure::Fault)?;
+/// An instance and its processor.
+type Open<B> = (TransformInstance<<B as Border>::Guest>, ResourceAny);
+
+impl<B: Border> Guest<B> {
+    fn instance(&self) -> Result<Open<B>, Failure> {
+        let mut instance = TransformInstance::new(&self.plugin, &self.operator, self.task, B::guest).map_err(Failure::Fault)?;
         instance.set_now(self.now);
-        let (scope, schema) = (&self.scope, self.encoder.schema_message());
-        let processor =
-            instance.call("processor.open", |store, guest| guest.tidegate_plugin_transform().processor().call_open(store, scope, schema));
+        let processor = self.border.open(&mut instance, &self.scope);
         // A new instance that cannot be opened will not be better the next time.
         let processor = processor.map_err(|failure| Failure::Fault(failure.into_error()))?;
         Ok((instance, processor))
     }
 
-    fn check(&self, rows: usize, processed: Processed) -> Result<Answer, String> {
-        let metrics = self.plugin.metrics();
-        metrics.received(processed.rows.iter().map(Vec::len).sum());
-        let decode =
-            |bytes| self.bound.decoder.decode(bytes).map_err(|error| format!("its output does not fit its declared schema: {error}"));
-        let mut batches = processed.rows.into_iter().map(decode).collect::<Result<Vec<_>, _>>()?;
+    fn check(&self, rows: usize, processed: Made) -> Result<Answer, String> {
+        let mut batches = processed.rows;
         let made = match batches.len() {
             1 => batches.swap_remove(0),
             _ => concat_batches(self.bound.decoder.schema(), &batches).map_err(|error| error.to_string())?,
@@ -191,7 +188,7 @@ impl Guest {
     }
 }
 
-impl Attempt for Guest {
+impl<B: Border> Attempt for Guest<B> {
     type Answer = Answer;
 
     fn attempt(&mut self, rows: Range<usize>) -> Result<Answer, Failure> {
@@ -202,12 +199,7 @@ impl Attempt for Guest {
         instance.set_now(self.now);
         let whole = rows.len() == self.projected.num_rows();
         let part = if whole { self.projected.clone() } else { self.projected.slice(rows.start, rows.len()) };
-        let message = self.encoder.encode(&part).map_err(Failure::Fault)?;
-        self.plugin.metrics().sent(message.len());
-        let processed = instance.call("processor.process", |store, guest| {
-            guest.tidegate_plugin_transform().processor().call_process(store, processor, message)
-        });
-        match processed {
+        match self.border.process(&self.plugin, &mut instance, processor, &part, &self.bound.decoder) {
             Ok(processed) => {
                 self.open = Some((instance, processor));
                 self.check(rows.len(), processed).map_err(|what| Failure::Fault(broken(self.plugin.name(), "processor.process", what)))

@@ -14,6 +14,9 @@ use tidegate_api::{Generation, RunId, RunIdentity};
 use tidegate_host::{HostConfig, Limits, Plugin, PluginHost, PluginSpec};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 
+pub mod prober;
+pub mod servers;
+
 /// The columns of a literal table: `("name", Type, [values])`.
 macro_rules! rows {
     ($(($name:literal, $array:ident, $values:expr)),+ $(,)?) => {
