@@ -171,7 +171,8 @@ impl Choice {
         };
         command.args(["--package", &package.name, "--lib", "--message-format=json-render-diagnostics"]);
         let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
-        let output = output.map_err(|error| Error::Missing(format!("cannot start `cargo`: {error}; install Rust from https://rustup.rs")))?;
+        let output =
+            output.map_err(|error| Error::Missing(format!("cannot start `cargo`: {error}; install Rust from https://rustup.rs")))?;
         if !output.status.success() {
             return Err(Error::Build(format!("`{}` does not build; cargo has said why", package.name)));
         }

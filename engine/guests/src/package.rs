@@ -64,16 +64,20 @@ impl Package {
         let wrong = |message: String| Error::Package(format!("`{}`: {message}", folder.display()));
         let manifest = folder.join("Cargo.toml");
         if !manifest.is_file() {
-            return Err(wrong("there is no `Cargo.toml`; name a plugin's folder with `--dir`, or begin one with `tidegate plugin new`".into()));
+            return Err(wrong(
+                "there is no `Cargo.toml`; name a plugin's folder with `--dir`, or begin one with `tidegate plugin new`".into(),
+            ));
         }
         let manifest = manifest.canonicalize().map_err(|error| Error::io(format!("`{}`", manifest.display()), &error))?;
         let folder = manifest.parent().map(Path::to_path_buf).unwrap_or_default();
         let output = cargo(&folder).args(["metadata", "--no-deps", "--format-version", "1"]).output();
-        let output = output.map_err(|error| Error::Missing(format!("cannot start `cargo`: {error}; install Rust from https://rustup.rs")))?;
+        let output =
+            output.map_err(|error| Error::Missing(format!("cannot start `cargo`: {error}; install Rust from https://rustup.rs")))?;
         if !output.status.success() {
             return Err(wrong(format!("cargo cannot read the crate: {}", String::from_utf8_lossy(&output.stderr).trim())));
         }
-        let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| wrong(format!("cargo's answer is no JSON: {error}")))?;
+        let metadata: Value =
+            serde_json::from_slice(&output.stdout).map_err(|error| wrong(format!("cargo's answer is no JSON: {error}")))?;
         let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
         let here = packages.iter().find(|package| package["manifest_path"].as_str().is_some_and(|path| Path::new(path) == manifest));
         let package = here.ok_or_else(|| wrong("it is a workspace of packages; name the folder of one with `--dir`".into()))?;
@@ -85,9 +89,13 @@ impl Package {
         let name = package["name"].as_str().unwrap_or_default().to_owned();
         let said = package.pointer("/metadata/tidegate/kind").or_else(|| package.pointer("/metadata/component/target/world"));
         let Some(said) = said.and_then(Value::as_str) else {
-            return Err("its `Cargo.toml` does not say what it is; add\n[package.metadata.tidegate]\nkind = \"transform\"   # or source, sink".into());
+            return Err(
+                "its `Cargo.toml` does not say what it is; add\n[package.metadata.tidegate]\nkind = \"transform\"   # or source, sink"
+                    .into(),
+            );
         };
-        let kind = Kind::named(said).ok_or_else(|| format!("it is of the unknown kind `{said}`; a plugin is a transform, source or sink"))?;
+        let kind =
+            Kind::named(said).ok_or_else(|| format!("it is of the unknown kind `{said}`; a plugin is a transform, source or sink"))?;
         let builds = |target: &Value| target["crate_types"].as_array().is_some_and(|types| types.iter().any(|kind| kind == "cdylib"));
         if !package["targets"].as_array().is_some_and(|targets| targets.iter().any(builds)) {
             return Err("its library is no `cdylib`; add\n[lib]\ncrate-type = [\"cdylib\"]".into());

@@ -12,6 +12,7 @@ mod bindings;
 mod cache;
 mod code;
 mod config;
+mod describe;
 mod engine;
 mod fault;
 mod grants;
@@ -29,6 +30,7 @@ mod wasi;
 mod words;
 
 pub use config::{Environment, HostConfig, PluginSpec};
+pub use describe::Description;
 pub use grants::{DirGrant, Grants};
 pub use limits::Limits;
 pub use load::World;

@@ -51,6 +51,8 @@ pub(crate) struct Loaded {
     pub(crate) worlds: Vec<World>,
     /// The version of the border it was built for, as it says.
     pub(crate) version: String,
+    /// The interfaces it imports.
+    pub(crate) imports: Vec<String>,
 }
 
 /// Reads a file's bytes.
@@ -65,7 +67,7 @@ pub(crate) fn load(bytes: &[u8]) -> Result<Loaded> {
     let outside = Outside::read(&component)?;
     let (worlds, version) = outside.worlds()?;
     outside.check_imports(&worlds)?;
-    Ok(Loaded { component, worlds, version })
+    Ok(Loaded { component, worlds, version, imports: outside.imports })
 }
 
 fn encoding_of(bytes: &[u8]) -> Result<Encoding> {

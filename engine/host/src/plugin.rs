@@ -48,7 +48,7 @@ impl PluginHost {
     fn load_named(&self, spec: &PluginSpec) -> Result<Arc<Plugin>> {
         let bytes = read(&spec.path)?;
         let digest: [u8; 32] = Sha256::digest(&bytes).into();
-        let Loaded { component, worlds, version } = load::load(&bytes)?;
+        let Loaded { component, worlds, version, imports } = load::load(&bytes)?;
         let component = self.compile(&component, &digest)?;
         let shared = Arc::new(Shared {
             spec: spec.clone(),
@@ -57,7 +57,8 @@ impl PluginHost {
             metrics: Arc::new(PluginMetrics::default()),
             engines: Arc::clone(&self.engines),
         });
-        Ok(Arc::new(Plugin { shared, component, worlds, version, digest, transform: OnceLock::new(), outside: OnceLock::new() }))
+        let (transform, outside) = (OnceLock::new(), OnceLock::new());
+        Ok(Arc::new(Plugin { shared, component, worlds, version, imports, digest, transform, outside }))
     }
 
     fn compile(&self, component: &[u8], digest: &[u8; 32]) -> Result<Component> {
@@ -104,6 +105,7 @@ pub struct Plugin {
     component: Component,
     worlds: Vec<World>,
     version: String,
+    imports: Vec<String>,
     digest: [u8; 32],
     transform: OnceLock<bindings::transform::TransformPluginPre<crate::state::State>>,
     outside: OnceLock<InstancePre<crate::state::State>>,
@@ -128,6 +130,11 @@ impl Plugin {
     /// The version of `tidegate:plugin` it was built for.
     pub fn interface_version(&self) -> &str {
         &self.version
+    }
+
+    /// The interfaces it imports, as the component names them.
+    pub fn imports(&self) -> &[String] {
+        &self.imports
     }
 
     /// What it was loaded with.
