@@ -16,7 +16,7 @@ fn page(kind: &str) -> String {
     fs::read_to_string(root().join(format!("docs/plugins/{kind}.md"))).unwrap()
 }
 
-/// What a shell needs to find `tidegate` and this build's cargo, and to build without the network.
+/// What a shell needs to find `tidegate` and this build's cargo.
 fn prepared(command_line: &mut Command) -> &mut Command {
     let tidegate = command();
     let cargo = PathBuf::from(std::env::var_os("CARGO").unwrap());
@@ -24,7 +24,7 @@ fn prepared(command_line: &mut Command) -> &mut Command {
     let path = std::env::join_paths(own.into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap()))).unwrap();
     let target = tidegate.parent().and_then(Path::parent).unwrap().join("guests");
     let cache = tidegate.parent().and_then(Path::parent).unwrap().join("compiled");
-    command_line.env("PATH", path).env("CARGO_TARGET_DIR", target).env("CARGO_NET_OFFLINE", "true").env("XDG_CACHE_HOME", cache);
+    command_line.env("PATH", path).env("CARGO_TARGET_DIR", target).env("XDG_CACHE_HOME", cache);
     command_line.env_remove("RUSTFLAGS").env_remove("TIDEGATE_LOG").stdin(Stdio::null())
 }
 
@@ -54,8 +54,8 @@ impl Session {
         Session { commands, pipeline }
     }
 
-    /// Types the commands into one shell, and compares what each prints.
-    fn run(&self) {
+    /// Types the commands into one shell, and compares what each prints. Answers the folder it was done in.
+    fn run(&self) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         // The page shows the pipeline file within the crate.
         fs::write(folder.path().join("pipeline.toml"), &self.pipeline).unwrap();
@@ -74,6 +74,7 @@ impl Session {
             let shown: Vec<&str> = shown.iter().map(String::as_str).collect();
             assert!(lines_match(&shown, &printed), "$ {command}\n--- shown\n{}\n--- printed\n{}", shown.join("\n"), printed.join("\n"));
         }
+        folder
     }
 }
 
@@ -104,7 +105,19 @@ fn a_transform_from_nothing() {
 
 #[test]
 fn a_source_from_nothing() {
-    Session::of(&page("source")).run();
+    let session = Session::of(&page("source"));
+    let folder = session.run();
+    // The README shows the same in three commands. Its crate is there by now.
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let shown = readme.lines().filter(|line| line.starts_with("tidegate plugin "));
+    let shown: Vec<&str> = shown.map(|line| line.split('#').next().unwrap().trim_end()).collect();
+    assert_eq!(shown.len(), 3, "{shown:?}");
+    assert_eq!(shown[0], session.commands[0].0);
+    for line in &shown[1..] {
+        let output = prepared(Command::new("sh").args(["-c", line]).current_dir(folder.path())).output().unwrap();
+        assert!(output.status.success(), "{line}: {}", said(&output));
+        assert!(!output.stdout.is_empty(), "{line}");
+    }
 }
 
 #[test]
@@ -187,16 +200,16 @@ fn build_says_what_a_folder_lacks() {
 #[test]
 fn inspect_answers_json_with_the_grants_that_could_be_used() {
     let folder = tempfile::tempdir().unwrap();
-    let file = plugin("csv-dir").display().to_string();
+    let file = plugin("jsonl").display().to_string();
     let output = tidegate(folder.path(), &["plugin", "inspect", &file, "--json"]);
     assert!(output.status.success(), "{}", said(&output));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(report["name"], "csv-dir");
-    assert_eq!(report["worlds"], serde_json::json!(["source-plugin"]));
+    assert_eq!(report["name"], "jsonl");
+    assert_eq!(report["worlds"], serde_json::json!(["sink-plugin"]));
     assert_eq!(report["interface"], "tidegate:plugin@0.1.0");
     assert!(report["digest"].as_str().unwrap().starts_with("sha256:"));
     assert_eq!(report["bytes"].as_u64().unwrap(), fs::metadata(&file).unwrap().len());
-    assert!(report["configSchema"]["properties"]["columns"].is_object());
+    assert!(report["configSchema"]["properties"]["dir"].is_object());
     assert!(report["grants"]["couldUse"].as_array().unwrap().contains(&"dirs".into()), "{report}");
     let none = tidegate(folder.path(), &["plugin", "inspect", "none.wasm"]);
     assert_eq!(none.status.code(), Some(78));
@@ -229,7 +242,7 @@ fn run_names_mistakes_by_the_exit_codes_of_a_pipeline() {
         (&[&ticker, "--allow", "claock"], 78, "clock"),
         (&[&ticker, "--secret", "token=NOT_SET"], 78, "`NOT_SET` is not set"),
         (&[&mask, "--input", "rows.jsonl", "--schema", "a int64"], 78, "--schema"),
-        (&[&mask, "--input", "none.jsonl", "--config", "columns=[\"a\"]"], 78, "none.jsonl"),
+        (&[&mask, "--input", "none.jsonl", "--config", "columns=[\"a\"]"], 69, "none.jsonl"),
     ];
     for (arguments, code, why) in cases {
         let output = tidegate(folder.path(), &[&["plugin", "run"], arguments].concat());
