@@ -14,6 +14,7 @@ mod chaos;
 mod code;
 mod columns;
 mod config;
+mod describe;
 mod engine;
 mod fault;
 #[doc(hidden)]
@@ -35,6 +36,7 @@ mod wasi;
 mod words;
 
 pub use config::{Environment, HostConfig, PluginSpec, Resolver};
+pub use describe::Description;
 pub use grants::{DirGrant, Grants, Host, HostGrant, HttpGrant};
 pub use limits::Limits;
 pub use load::World;

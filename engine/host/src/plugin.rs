@@ -56,7 +56,7 @@ impl PluginHost {
     /// A plugin whose file holds these bytes.
     pub(crate) fn load_bytes(&self, spec: &PluginSpec, bytes: &[u8]) -> Result<Arc<Plugin>> {
         let digest: [u8; 32] = Sha256::digest(bytes).into();
-        let Loaded { component, worlds, columns, version } = load::load(bytes)?;
+        let Loaded { component, worlds, columns, version, imports } = load::load(bytes)?;
         let component = self.compile(&component, &digest)?;
         let shared = Arc::new(Shared {
             spec: spec.clone(),
@@ -68,7 +68,8 @@ impl PluginHost {
             engines: Arc::clone(&self.engines),
             chaos: self.chaos.clone(),
         });
-        Ok(Arc::new(Plugin { shared, component, worlds, columns, version, digest, transform: OnceLock::new(), outside: OnceLock::new() }))
+        let (transform, outside) = (OnceLock::new(), OnceLock::new());
+        Ok(Arc::new(Plugin { shared, component, worlds, columns, version, imports, digest, transform, outside }))
     }
 
     fn compile(&self, component: &[u8], digest: &[u8; 32]) -> Result<Component> {
@@ -118,6 +119,7 @@ pub struct Plugin {
     component: Component,
     worlds: Vec<World>,
     version: String,
+    imports: Vec<String>,
     digest: [u8; 32],
     /// Whether it takes rows as raw columns; a transform only.
     columns: bool,
@@ -149,6 +151,11 @@ impl Plugin {
     /// The version of `tidegate:plugin` it was built for.
     pub fn interface_version(&self) -> &str {
         &self.version
+    }
+
+    /// The interfaces it imports, as the component names them.
+    pub fn imports(&self) -> &[String] {
+        &self.imports
     }
 
     /// What it was loaded with.
