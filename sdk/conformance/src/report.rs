@@ -99,7 +99,8 @@ impl Report {
     /// As JSON.
     pub fn to_json(&self) -> Value {
         let rules: Vec<Value> = self.rules.iter().map(|(rule, status)| json!({ "rule": rule.name(), "status": status.name() })).collect();
-        let conviction = |it: &Conviction| json!({ "rule": it.rule.name(), "promise": it.rule.promise(), "script": it.script, "detail": it.detail });
+        let conviction =
+            |it: &Conviction| json!({ "rule": it.rule.name(), "promise": it.rule.promise(), "script": it.script, "detail": it.detail });
         json!({
             "kit": KIT,
             "plugin": self.plugin,

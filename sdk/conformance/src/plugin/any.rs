@@ -3,7 +3,6 @@
 use super::Judged;
 use super::sinks::Rows;
 use crate::rules::Rule;
-use crate::transform::extreme_batch;
 use crate::verdict::{Judgement, Record, Verdict, cut};
 use arrow::array::{BinaryArray, RecordBatch};
 use serde_json::{Map, Value, json};
@@ -17,7 +16,7 @@ use tidegate_host::World;
 /// How much memory may still grow after half of the calls: allocators take it in steps.
 const SLACK: u64 = 512 << 10;
 /// Rows of a batch of a transform that is called over and over.
-const BATCH: usize = 64;
+const BATCH: i64 = 64;
 /// Writes of one epoch of a sink that is called over and over.
 const EPOCH: usize = 64;
 /// How deep a hostile value nests, and how long one is.
@@ -164,7 +163,7 @@ impl Caller {
             _ => {
                 let bound = judged.plugin.transform(&config, judged.input())?;
                 let step = bound.factory.open(StepCtx::new(run, 0, 1))?;
-                Ok(Caller::Transform(step, extreme_batch(&judged.input(), BATCH)?))
+                Ok(Caller::Transform(step, Rows::of(&judged.input())?.batch(0..BATCH)?))
             }
         }
     }

@@ -179,7 +179,9 @@ fn transform(judged: &Judged<'_>, report: &mut Report) -> Result<(Vec<Suite>, Ju
     report.claimed = DETERMINISTIC.to_string();
     let input = judged.input();
     let bound = judged.plugin.transform(&judged.config(), Arc::clone(&input));
-    bound.context(|| "`[conformance]` needs an `input` that the transform takes, `input = [{ name = \"x\", type = \"int64\" }]`".to_string())?;
+    bound.context(|| {
+        "`[conformance]` needs an `input` that the transform takes, `input = [{ name = \"x\", type = \"int64\" }]`".to_string()
+    })?;
     let rows = match &judged.conformance.rows {
         Some(file) => {
             let text = std::fs::read_to_string(file).map_err(|error| Error::config(format!("`rows`: `{}`: {error}", file.display())))?;
@@ -191,7 +193,8 @@ fn transform(judged: &Judged<'_>, report: &mut Report) -> Result<(Vec<Suite>, Ju
     let (plugin, config) = (Arc::clone(&judged.plugin), judged.config());
     let world = TransformWorld::new(input, move |input| {
         let bound = plugin.transform(&config, Arc::clone(input))?;
-        let plan = format!("reads {:?}, carries {:?}, makes {:?}, {:?}, {}", bound.reads, bound.carries, bound.makes, bound.shape, bound.output);
+        let plan =
+            format!("reads {:?}, carries {:?}, makes {:?}, {:?}, {}", bound.reads, bound.carries, bound.makes, bound.shape, bound.output);
         Ok(BoundStep { factory: bound.factory, plan, rowwise: bound.rowwise })
     });
     let judgement = crate::transform::judge(&world.with_rows(rows));
@@ -212,7 +215,8 @@ fn name(guarantee: Guarantee) -> &'static str {
 fn sink(judged: &Judged<'_>, report: &mut Report) -> Result<(Vec<Suite>, Judgement)> {
     let sink = judged.plugin.sink(&judged.config())?;
     let plan = sink.plan(&SinkInput::new(judged.input(), ChangeMode::Append));
-    let plan = plan.context(|| "`[conformance]` needs an `input` that the sink takes, `input = [{ name = \"x\", type = \"int64\" }]`".to_string())?;
+    let plan = plan
+        .context(|| "`[conformance]` needs an `input` that the sink takes, `input = [{ name = \"x\", type = \"int64\" }]`".to_string())?;
     report.claimed = name(plan.guarantee).to_string();
     let mut suites = vec![Suite::Sink];
     match plan.guarantee {

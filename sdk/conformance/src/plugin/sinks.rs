@@ -21,7 +21,9 @@ impl Rows {
     /// Rows of a schema.
     pub(super) fn of(schema: &SchemaRef) -> Result<Rows> {
         match schema.fields().iter().find(|field| !field.is_nullable() && value(field, 0..1).is_err()) {
-            Some(field) => Err(Error::config(format!("`input`: the kit has no plain values for column `{}: {}`", field.name(), field.data_type()))),
+            Some(field) => {
+                Err(Error::config(format!("`input`: the kit has no plain values for column `{}: {}`", field.name(), field.data_type())))
+            }
             None => Ok(Rows { schema: Arc::clone(schema) }),
         }
     }
@@ -29,7 +31,8 @@ impl Rows {
     /// The rows of some numbers.
     pub(super) fn batch(&self, numbers: Range<i64>) -> Result<RecordBatch> {
         let rows = usize::try_from(numbers.end - numbers.start).unwrap_or_default();
-        let column = |field: &Arc<Field>| value(field, numbers.clone()).unwrap_or_else(|_| arrow::array::new_null_array(field.data_type(), rows));
+        let column =
+            |field: &Arc<Field>| value(field, numbers.clone()).unwrap_or_else(|_| arrow::array::new_null_array(field.data_type(), rows));
         let columns = self.schema.fields().iter().map(column).collect();
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &RecordBatchOptions::new().with_row_count(Some(rows)))?)
     }

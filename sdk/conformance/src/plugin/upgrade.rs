@@ -7,8 +7,8 @@ use crate::verdict::{Judgement, Record, Verdict};
 use arrow::array::RecordBatch;
 use std::sync::Arc;
 use tidegate_api::{
-    AnySink, ChangeMode, CommitOutcome, CommitToken, Epoch, Error, Generation, Guarantee, OutputSink, PreCommit, Result, RunId, RunIdentity,
-    SinkCtx, SinkInput,
+    AnySink, ChangeMode, CommitOutcome, CommitToken, Epoch, Error, Generation, Guarantee, OutputSink, PreCommit, Result, RunId,
+    RunIdentity, SinkCtx, SinkInput,
 };
 use tidegate_host::{PluginSpec, World};
 
@@ -50,7 +50,8 @@ fn run(generation: u64) -> RunIdentity {
 fn tokens(record: &Record, old: &dyn OutputSink, new: &dyn OutputSink, rows: &RecordBatch) -> Verdict {
     let rule = Rule::UpgradeTokens;
     let failed = |what: &str, error: &Error| record.convict(rule, format!("{what}: {error}"));
-    let prepared = prepare(old, rows).map_err(|error| record.convict(Rule::CallsSucceed, format!("the older version does not prepare: {error}")))?;
+    let prepared =
+        prepare(old, rows).map_err(|error| record.convict(Rule::CallsSucceed, format!("the older version does not prepare: {error}")))?;
     let [commit, give_up, unnamed] = prepared.as_slice() else {
         return Err(record.convict(Rule::CommitShows, "the older version gives no token for an epoch with rows"));
     };

@@ -1,9 +1,9 @@
 //! Calls that come again: replayed, at once, after an answer that was lost, after half of the work (P205: what was
 //! reported as failed and has happened is not undone).
 
+use super::bench::{Bench, generation, is_visible};
 use crate::rules::Rule;
 use crate::verdict::Verdict;
-use super::bench::{Bench, generation, is_visible};
 use tidegate_api::{CommitOutcome, CommitToken};
 
 pub(super) fn replayed(bench: &Bench<'_>) -> Verdict {
@@ -15,7 +15,11 @@ pub(super) fn replayed(bench: &Bench<'_>) -> Verdict {
         writer.write(if epoch % 2 == 1 { first } else { second })?;
         tokens.push(writer.token(epoch)?);
         let mut committer = it.committer(generation(1))?;
-        it.rule(Rule::TokenAnywhere, committer.commit_one(epoch, &tokens[epoch as usize - 1])? == CommitOutcome::Done, "each epoch commits")?;
+        it.rule(
+            Rule::TokenAnywhere,
+            committer.commit_one(epoch, &tokens[epoch as usize - 1])? == CommitOutcome::Done,
+            "each epoch commits",
+        )?;
         let again = committer.commit_one(epoch, &tokens[epoch as usize - 1])?;
         it.rule(Rule::CommitIdempotent, again == CommitOutcome::AlreadyDone, "a second commit finds it done")?;
     }
@@ -89,7 +93,11 @@ pub(super) fn in_part(bench: &Bench<'_>) -> Verdict {
     let (first, second) = (bench.rows(0), bench.rows(1));
     let token = |task: usize, rows| it.prepared(generation(1).task(task), 1, rows);
     let tokens: Vec<CommitToken> = vec![token(0, first)?, token(1, second)?, token(2, first)?];
-    it.rule(Rule::TokenAnywhere, it.committer(generation(1))?.commit_one(1, &tokens[1])? == CommitOutcome::Done, "one of an epoch's tokens commits")?;
+    it.rule(
+        Rule::TokenAnywhere,
+        it.committer(generation(1))?.commit_one(1, &tokens[1])? == CommitOutcome::Done,
+        "one of an epoch's tokens commits",
+    )?;
     it.committer(generation(1))?.abort(1, &tokens[2..])?;
     let outcomes = it.committer(generation(2))?.commit(1, &tokens)?;
     let told = matches!(outcomes.as_slice(), [CommitOutcome::Done, CommitOutcome::AlreadyDone, CommitOutcome::Lost(_)]);

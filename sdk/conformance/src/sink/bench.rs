@@ -8,7 +8,8 @@ use arrow::datatypes::SchemaRef;
 use std::sync::Arc;
 use tidegate_api::testkit::sorted_rows;
 use tidegate_api::{
-    AnySink, ChangeMode, CommitOutcome, CommitToken, Committer, Epoch, Flushed, Generation, Guarantee, OutputSink, PreCommit, Result, RunId, RunIdentity, SinkCtx, SinkInput, TransactionalSink,
+    AnySink, ChangeMode, CommitOutcome, CommitToken, Committer, Epoch, Flushed, Generation, Guarantee, OutputSink, PreCommit, Result,
+    RunId, RunIdentity, SinkCtx, SinkInput, TransactionalSink,
 };
 
 /// A maker of worlds, and the rows that go into them.
@@ -26,7 +27,8 @@ impl<'a> Bench<'a> {
 
     /// A new, empty world.
     pub(super) fn world(&self) -> Verdict<World<'_>> {
-        let world = (self.world)().map_err(|error| self.record.convict(Rule::CallsSucceed, format!("a new world cannot be made: {error}")))?;
+        let world =
+            (self.world)().map_err(|error| self.record.convict(Rule::CallsSucceed, format!("a new world cannot be made: {error}")))?;
         Ok(World { bench: self, world })
     }
 
@@ -122,7 +124,8 @@ impl<'a> World<'a> {
     /// What a reader sees is exactly this.
     pub(super) fn sees(&self, rule: Rule, expected: &[&RecordBatch], detail: &str) -> Verdict {
         let found = (self.world.visible)();
-        let found = found.map_err(|error| self.bench.record.convict(Rule::CallsSucceed, format!("what a reader sees cannot be read: {error}")))?;
+        let found =
+            found.map_err(|error| self.bench.record.convict(Rule::CallsSucceed, format!("what a reader sees cannot be read: {error}")))?;
         let expected: Vec<RecordBatch> = expected.iter().map(|rows| (*rows).clone()).collect();
         let (found, expected) = (sorted_rows(&found), sorted_rows(&expected));
         self.bench.record.hold(rule, found == expected, || {
@@ -154,14 +157,25 @@ impl<'a> World<'a> {
 
     /// A reader sees all of this at least once, and nothing else.
     pub(super) fn has(&self, rule: Rule, written: &[&RecordBatch], detail: &str) -> Verdict {
+        self.has_at_least(rule, written, written, detail)
+    }
+
+    /// A reader sees all that was delivered at least once, and nothing but what was written.
+    pub(super) fn has_at_least(&self, rule: Rule, delivered: &[&RecordBatch], written: &[&RecordBatch], detail: &str) -> Verdict {
         let found = (self.world.visible)();
-        let found = found.map_err(|error| self.bench.record.convict(Rule::CallsSucceed, format!("what a reader sees cannot be read: {error}")))?;
-        let written: Vec<RecordBatch> = written.iter().map(|rows| (*rows).clone()).collect();
-        let (found, written) = (sorted_rows(&found), sorted_rows(&written));
-        let missing = written.iter().find(|row| count(&found, row) < count(&written, row));
+        let found =
+            found.map_err(|error| self.bench.record.convict(Rule::CallsSucceed, format!("what a reader sees cannot be read: {error}")))?;
+        let rows = |batches: &[&RecordBatch]| sorted_rows(&batches.iter().map(|rows| (*rows).clone()).collect::<Vec<_>>());
+        let (found, delivered, written) = (sorted_rows(&found), rows(delivered), rows(written));
+        let missing = delivered.iter().find(|row| count(&found, row) < count(&delivered, row));
         self.bench.record.hold(rule, missing.is_none(), || {
             let row = missing.map_or("", |row| row.as_str());
-            format!("{detail}: a reader does not see `{}`, or not often enough; it sees {} rows, {} were written", cut(row), found.len(), written.len())
+            format!(
+                "{detail}: a reader does not see `{}`, or not often enough; it sees {} rows, {} were delivered",
+                cut(row),
+                found.len(),
+                delivered.len()
+            )
         })?;
         let odd = found.iter().find(|row| !written.contains(row));
         self.bench.record.hold(Rule::NothingInvented, odd.is_none(), || {
@@ -173,7 +187,8 @@ impl<'a> World<'a> {
     pub(super) fn hides(&self, rule: Rule, expected: usize, detail: &str) -> Verdict {
         let Some(hidden) = &self.world.hidden else { return Ok(()) };
         let found = hidden();
-        let found = found.map_err(|error| self.bench.record.convict(Rule::CallsSucceed, format!("what is hidden cannot be counted: {error}")))?;
+        let found =
+            found.map_err(|error| self.bench.record.convict(Rule::CallsSucceed, format!("what is hidden cannot be counted: {error}")))?;
         self.rule(rule, (found == 0) == (expected == 0), &format!("{detail}: {found} things are hidden"))
     }
 }
@@ -247,7 +262,8 @@ impl AnyWriter<'_> {
 
     /// Everything is delivered behind this.
     pub(super) fn barrier(&mut self, epoch: u64, rule: Rule) -> Verdict {
-        let failed = |error: tidegate_api::Error| self.record.convict(Rule::CallsSucceed, format!("the barrier of epoch {epoch} failed: {error}"));
+        let failed =
+            |error: tidegate_api::Error| self.record.convict(Rule::CallsSucceed, format!("the barrier of epoch {epoch} failed: {error}"));
         let later = || self.record.convict(Rule::CallsSucceed, "a barrier is not answered at once, which the kit needs");
         match &mut self.writer {
             AnySink::AtLeastOnce(writer) => match writer.flush(Epoch(epoch)).map_err(failed)? {

@@ -1,8 +1,8 @@
 //! A crash before and after each call, of the run and of every start after it.
 
+use super::bench::{Bench, World, generation, is_visible};
 use crate::rules::Rule;
 use crate::verdict::Verdict;
-use super::bench::{Bench, World, generation, is_visible};
 use tidegate_api::{CommitOutcome, CommitToken};
 
 /// Calls of an epoch after which a process may die; the manifest is made when this many have returned.
@@ -40,14 +40,20 @@ fn crash(bench: &Bench<'_>, calls: usize, starts: [usize; 2]) -> Verdict {
     now += 1;
     start(&it, now, &manifest, WHOLE, &place)?;
     let both: &[_] = &[first, second, first];
-    it.sees(Rule::VisibleOnce, if manifest.is_empty() { &both[..1] } else { both },
+    it.sees(
+        Rule::VisibleOnce,
+        if manifest.is_empty() { &both[..1] } else { both },
         &format!("{place}: what the manifest names is visible once, and nothing else"),
     )?;
     it.hides(Rule::NothingLeft, 0, &format!("{place}: nothing is left of it"))?;
     // The run goes on; rows that were undone come again.
     let mut expected: Vec<_> = if manifest.is_empty() { vec![first] } else { both.to_vec() };
     let token = it.prepared(generation(now), 3, second)?;
-    it.rule(Rule::VisibleOnce, it.committer(generation(now))?.commit_one(3, &token)? == CommitOutcome::Done, &format!("{place}: the run goes on"))?;
+    it.rule(
+        Rule::VisibleOnce,
+        it.committer(generation(now))?.commit_one(3, &token)? == CommitOutcome::Done,
+        &format!("{place}: the run goes on"),
+    )?;
     expected.push(second);
     it.sees(Rule::VisibleOnce, &expected, &format!("{place}: rows written again appear once"))?;
     Ok(())
@@ -87,7 +93,11 @@ fn start(it: &World<'_>, number: u64, manifest: &[CommitToken], calls: usize, pl
     let mut committer = it.committer(generation(number))?;
     if calls > 0 {
         let outcomes = committer.commit(2, manifest)?;
-        it.rule(Rule::VisibleOnce, outcomes.iter().all(is_visible), &format!("{place}: what a manifest names is never lost: {outcomes:?}"))?;
+        it.rule(
+            Rule::VisibleOnce,
+            outcomes.iter().all(is_visible),
+            &format!("{place}: what a manifest names is never lost: {outcomes:?}"),
+        )?;
     }
     if calls > 1 {
         committer.recover(manifest)?;

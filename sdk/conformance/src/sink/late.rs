@@ -1,8 +1,8 @@
 //! An old process that was frozen goes on when a later start has long taken over (P203: its commit arrives after the next start has looked).
 
+use super::bench::{Bench, generation, is_visible};
 use crate::rules::Rule;
 use crate::verdict::{Conviction, Verdict};
-use super::bench::{Bench, generation, is_visible};
 use tidegate_api::CommitOutcome;
 
 pub(super) fn recovery(bench: &Bench<'_>) -> Verdict {
@@ -29,7 +29,11 @@ pub(super) fn recovery(bench: &Bench<'_>) -> Verdict {
         let outcome = third.commit_one(2, &token)?;
         it.rule(Rule::LateCalls, is_visible(&outcome), "what a later start prepared is not undone by an older one")?;
         let next = writer.token(3)?;
-        it.rule(Rule::LateCalls, third.commit_one(3, &next)? == CommitOutcome::Done, "what a later start was writing is not undone either")?;
+        it.rule(
+            Rule::LateCalls,
+            third.commit_one(3, &next)? == CommitOutcome::Done,
+            "what a later start was writing is not undone either",
+        )?;
         it.sees(Rule::LateCalls, &[first, second, first], "a recovery that wakes late changes nothing")?;
     }
     // In the middle of what the later one does.
@@ -73,7 +77,11 @@ pub(super) fn writer(bench: &Bench<'_>) -> Verdict {
     it.committer(generation(3))?.recover(&[])?;
     it.hides(Rule::NothingLeft, 0, "what an old writer prepared late is undone by the next start")?;
     let token = it.prepared(generation(3), 2, first)?;
-    it.rule(Rule::LateCalls, it.committer(generation(3))?.commit_one(2, &token)? == CommitOutcome::Done, "the next start goes on in the same place")?;
+    it.rule(
+        Rule::LateCalls,
+        it.committer(generation(3))?.commit_one(2, &token)? == CommitOutcome::Done,
+        "the next start goes on in the same place",
+    )?;
     it.sees(Rule::LateCalls, &[second, first], "an old writer disturbs nobody")?;
     Ok(())
 }
@@ -94,7 +102,11 @@ pub(super) fn commit(bench: &Bench<'_>) -> Verdict {
         next.commit_one(epoch, &token)?;
     }
     let outcomes = old.commit(1, &tokens)?;
-    it.rule(Rule::LateCalls, outcomes == [CommitOutcome::AlreadyDone, CommitOutcome::AlreadyDone], "a commit that wakes late finds it done")?;
+    it.rule(
+        Rule::LateCalls,
+        outcomes == [CommitOutcome::AlreadyDone, CommitOutcome::AlreadyDone],
+        "a commit that wakes late finds it done",
+    )?;
     it.sees(Rule::LateCalls, &[first, second, second, second, second], "a commit that wakes late shows nothing again")?;
     it.hides(Rule::NothingLeft, 0, "a commit that wakes late leaves nothing")?;
     Ok(())

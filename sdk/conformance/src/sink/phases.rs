@@ -1,8 +1,8 @@
 //! Nothing is visible before its commit, all of it after.
 
+use super::bench::{Bench, generation};
 use crate::rules::Rule;
 use crate::verdict::Verdict;
-use super::bench::{Bench, generation};
 use tidegate_api::CommitOutcome;
 
 pub(super) fn phases(bench: &Bench<'_>) -> Verdict {
@@ -38,7 +38,11 @@ pub(super) fn empty_epochs(bench: &Bench<'_>) -> Verdict {
     // A batch without rows may have a token, which then commits like any other.
     writer.write(&bench.no_rows())?;
     if let Some(token) = writer.pre_commit(4)? {
-        it.rule(Rule::EmptyEpochs, it.committer(generation(1))?.commit_one(4, &token)? == CommitOutcome::Done, "an epoch of nothing commits")?;
+        it.rule(
+            Rule::EmptyEpochs,
+            it.committer(generation(1))?.commit_one(4, &token)? == CommitOutcome::Done,
+            "an epoch of nothing commits",
+        )?;
     }
     it.sees(Rule::EmptyEpochs, &[], "epochs without rows show nothing")?;
     it.hides(Rule::NothingLeft, 0, "epochs without rows leave nothing")?;
@@ -55,7 +59,11 @@ pub(super) fn empty_epochs(bench: &Bench<'_>) -> Verdict {
     let token = writer.token(8)?;
     it.rule(Rule::EmptyEpochs, writer.pre_commit(9)?.is_none(), "an epoch without rows has no token")?;
     let outcome = it.committer(generation(3))?.commit_one(8, &token)?;
-    it.rule(Rule::EmptyEpochs, outcome == CommitOutcome::Done, &format!("an epoch before one without rows commits, and this says {outcome:?}"))?;
+    it.rule(
+        Rule::EmptyEpochs,
+        outcome == CommitOutcome::Done,
+        &format!("an epoch before one without rows commits, and this says {outcome:?}"),
+    )?;
     it.sees(Rule::EmptyEpochs, &[rows, rows], "rows before an empty epoch are visible once")?;
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! A start undoes what no manifest names, and nothing else.
 
+use super::bench::{Bench, Who, generation};
 use crate::rules::Rule;
 use crate::verdict::Verdict;
-use super::bench::{Bench, Who, generation};
 use tidegate_api::CommitOutcome;
 
 pub(super) fn nothing_else(bench: &Bench<'_>) -> Verdict {
@@ -27,7 +27,11 @@ pub(super) fn nothing_else(bench: &Bench<'_>) -> Verdict {
     let lost = it.committer(generation(2))?.commit_one(2, &not_named)?;
     it.rule(Rule::RecoverUndoes, matches!(lost, CommitOutcome::Lost(_)), "what no manifest names is undone, and a commit of it says so")?;
     for (epoch, token, whose) in [(2, &named, "what the manifest names"), (3, &own, "the start's own"), (4, &later, "a later start's")] {
-        it.rule(Rule::RecoverKeeps, it.committer(generation(3))?.commit_one(epoch, token)? == CommitOutcome::Done, &format!("{whose} is left alone"))?;
+        it.rule(
+            Rule::RecoverKeeps,
+            it.committer(generation(3))?.commit_one(epoch, token)? == CommitOutcome::Done,
+            &format!("{whose} is left alone"),
+        )?;
     }
     it.sees(Rule::RecoverKeeps, &[rows, rows, rows, rows], "what was left alone is visible once")?;
     it.hides(Rule::NothingLeft, 0, "what was undone and what was committed is not kept")?;
@@ -49,7 +53,11 @@ pub(super) fn names_that_begin_alike(bench: &Bench<'_>) -> Verdict {
     it.committer(generation(9))?.recover(&[])?;
     for (who, token) in others.iter().zip(&tokens) {
         let committed = it.committer(*who)?.commit_one(1, token)?;
-        it.rule(Rule::RecoverSpares, committed == CommitOutcome::Done, &format!("what `{}` of run `{}` prepared is another's", who.sink, who.run))?;
+        it.rule(
+            Rule::RecoverSpares,
+            committed == CommitOutcome::Done,
+            &format!("what `{}` of run `{}` prepared is another's", who.sink, who.run),
+        )?;
     }
     it.sees(Rule::RecoverSpares, &[rows; 6], "sinks and runs whose names begin alike do not meet")?;
     Ok(())
@@ -66,12 +74,20 @@ pub(super) fn abort(bench: &Bench<'_>) -> Verdict {
     it.committer(generation(1))?.abort(1, std::slice::from_ref(&given_up))?;
     let lost = it.committer(generation(1))?.commit_one(1, &given_up)?;
     it.rule(Rule::AbortUndoes, matches!(lost, CommitOutcome::Lost(_)), "an epoch that was given up cannot be committed")?;
-    it.rule(Rule::AbortUndoes, it.committer(generation(1))?.commit_one(2, &kept)? == CommitOutcome::Done, "the epoch after one that was given up commits")?;
+    it.rule(
+        Rule::AbortUndoes,
+        it.committer(generation(1))?.commit_one(2, &kept)? == CommitOutcome::Done,
+        "the epoch after one that was given up commits",
+    )?;
     it.committer(generation(1))?.abort(2, std::slice::from_ref(&kept))?;
     it.sees(Rule::VisibleFinal, &[second], "what is visible is not taken back")?;
     writer.write(first)?;
     let token = writer.token(3)?;
-    it.rule(Rule::AbortUndoes, it.committer(generation(1))?.commit_one(3, &token)? == CommitOutcome::Done, "a writer goes on after an epoch was given up")?;
+    it.rule(
+        Rule::AbortUndoes,
+        it.committer(generation(1))?.commit_one(3, &token)? == CommitOutcome::Done,
+        "a writer goes on after an epoch was given up",
+    )?;
     it.sees(Rule::AbortUndoes, &[second, first], "rows of an epoch that was given up never appear")?;
     Ok(())
 }
@@ -87,8 +103,16 @@ pub(super) fn second_sink(bench: &Bench<'_>) -> Verdict {
     }
     let tokens = [one.token(1)?, two.token(1)?, three.token(1)?];
     it.committer(generation(2))?.recover(&tokens[..1])?;
-    it.rule(Rule::RecoverSpares, it.committer(other(1))?.commit_one(1, &tokens[1])? == CommitOutcome::Done, "a start of one sink leaves the other's rows")?;
-    it.rule(Rule::RecoverSpares, it.committer(generation(2))?.commit_one(1, &tokens[0])? == CommitOutcome::Done, "a commit of one leaves the other's rows")?;
+    it.rule(
+        Rule::RecoverSpares,
+        it.committer(other(1))?.commit_one(1, &tokens[1])? == CommitOutcome::Done,
+        "a start of one sink leaves the other's rows",
+    )?;
+    it.rule(
+        Rule::RecoverSpares,
+        it.committer(generation(2))?.commit_one(1, &tokens[0])? == CommitOutcome::Done,
+        "a commit of one leaves the other's rows",
+    )?;
     two.write(second)?;
     let next = two.token(2)?;
     it.committer(generation(3))?.recover(&[])?;

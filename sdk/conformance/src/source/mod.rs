@@ -10,8 +10,8 @@ mod time;
 
 use crate::verdict::{Judgement, Record, Verdict};
 use arrow::datatypes::DataType;
-use read::{Read, Reading};
 pub(crate) use read::patiently;
+use read::{Read, Reading};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

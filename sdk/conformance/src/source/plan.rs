@@ -25,15 +25,22 @@ pub(super) fn again(bench: &Bench<'_>) -> Verdict {
 pub(super) fn splits_again(bench: &Bench<'_>) -> Verdict {
     let rule = Rule::SplitsStable;
     let source = open_source(bench.world, bench.record, rule)?;
-    let found = source.discover(None).map_err(|error| failed(bench.record, rule, "discover", &error))?;
-    let ids: BTreeSet<_> = found.added.iter().map(|split| &split.id).collect();
-    bench.record.hold(rule, ids.len() == found.added.len(), || "one discovery names a split twice".to_string())?;
     let names = |splits: &[Split]| splits.iter().map(|split| split.id.to_string()).collect::<Vec<_>>().join(", ");
-    let same = found.added == bench.splits;
-    bench.record.hold(rule, same, || {
-        let (now, before) = (names(&found.added), names(&bench.splits));
-        if now == before { "the details or positions of a fresh split differ".to_string() } else { format!("splits are {now}, and were {before}") }
-    })
+    // Asked in another instance, and there again.
+    for _ in 0..2 {
+        let found = source.discover(None).map_err(|error| failed(bench.record, rule, "discover", &error))?;
+        let ids: BTreeSet<_> = found.added.iter().map(|split| &split.id).collect();
+        bench.record.hold(rule, ids.len() == found.added.len(), || "one discovery names a split twice".to_string())?;
+        bench.record.hold(rule, found.added == bench.splits, || {
+            let (now, before) = (names(&found.added), names(&bench.splits));
+            if now == before {
+                "the details or positions of a fresh split differ".to_string()
+            } else {
+                format!("splits are {now}, and were {before}")
+            }
+        })?;
+    }
+    Ok(())
 }
 
 pub(super) fn nothing_assigned(bench: &Bench<'_>) -> Verdict {
@@ -79,9 +86,9 @@ pub(super) fn fewer_columns(bench: &Bench<'_>) -> Verdict {
                 let wide = whole.rows.project(&[wide]).map_err(|error| bench.record.convict(rule, error.to_string()))?;
                 let narrow = read.rows.project(&[narrow]).map_err(|error| bench.record.convict(rule, error.to_string()))?;
                 let kept = column_kept(&wide, &narrow, whole.ended && read.ended, whole.bad.is_empty());
-                bench.record.hold(rule, kept.is_none(), || {
-                    format!("split `{id}`, column `{name}` of {shown}: {}", kept.unwrap_or_default())
-                })?;
+                bench
+                    .record
+                    .hold(rule, kept.is_none(), || format!("split `{id}`, column `{name}` of {shown}: {}", kept.unwrap_or_default()))?;
             }
             if columns.is_empty() && whole.bad.is_empty() && whole.ended && read.ended {
                 let (rows, all) = (read.rows.num_rows(), whole.rows.num_rows());
@@ -111,7 +118,8 @@ fn column_kept(wide: &RecordBatch, narrow: &RecordBatch, ended: bool, no_bad: bo
 pub(super) fn new_splits(bench: &Bench<'_>) -> Verdict {
     let rule = Rule::NewSplits;
     let source = open_source(bench.world, bench.record, rule)?;
-    let discover = || source.discover(bench.cursor.as_deref()).map_err(|error| failed(bench.record, rule, "discover with a cursor", &error));
+    let discover =
+        || source.discover(bench.cursor.as_deref()).map_err(|error| failed(bench.record, rule, "discover with a cursor", &error));
     // Naming a split again is harmless, so nothing is asked of this one but that it answers.
     discover()?;
     let Some(more) = &bench.world.more else { return Ok(()) };

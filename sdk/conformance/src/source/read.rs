@@ -211,7 +211,9 @@ impl<'a> Reading<'a> {
             let id = chunk.split;
             let own = task.open.get_mut(&id).zip(taken.get_mut(&id));
             let Some((split, taken)) = own else {
-                return Err(self.record.convict(Rule::OwnSplits, format!("rows came of split `{id}`, which is not assigned or has finished")));
+                return Err(self
+                    .record
+                    .convict(Rule::OwnSplits, format!("rows came of split `{id}`, which is not assigned or has finished")));
             };
             if chunk.rows.schema() != *schema {
                 return Err(self.record.convict(self.rule, format!("split `{id}`: a chunk has other columns than the plan")));

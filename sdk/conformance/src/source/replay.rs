@@ -1,7 +1,7 @@
 //! The same rows again: by another instance, by more tasks, in other polls, from any position, after any death.
 
-use super::{Bench, SourceWorld};
 use super::read::{Between, Read, Reading, open_source};
+use super::{Bench, SourceWorld};
 use crate::rules::Rule;
 use crate::verdict::{Verdict, difference};
 use arrow::array::RecordBatch;
@@ -132,7 +132,9 @@ pub(super) fn positions(bench: &Bench<'_>) -> Verdict {
                     return Err(bench.record.convict(Rule::ReplaySame, format!("{place}: {what}")));
                 }
                 let shorter = before.is_none_or(|(rows, length)| rows >= mark.rows || rest.rows.num_rows() < length);
-                bench.record.hold(Rule::PositionAdvances, shorter, || format!("{place}: {} rows, as many as before", rest.rows.num_rows()))?;
+                bench
+                    .record
+                    .hold(Rule::PositionAdvances, shorter, || format!("{place}: {} rows, as many as before", rest.rows.num_rows()))?;
                 before = Some((mark.rows, rest.rows.num_rows()));
             }
         }

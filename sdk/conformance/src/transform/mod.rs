@@ -85,7 +85,8 @@ impl Bench<'_> {
 
     /// Hands batches over in turn.
     fn apply(&self, step: &mut dyn Step, batches: &[RecordBatch], rule: Rule) -> Verdict<Made> {
-        let mut made = Made { rows: RecordBatch::new_empty(self.bound.factory.output_schema()), bad: Vec::new(), filtered: 0, trapped: None };
+        let mut made =
+            Made { rows: RecordBatch::new_empty(self.bound.factory.output_schema()), bad: Vec::new(), filtered: 0, trapped: None };
         let (mut all, mut at) = (Vec::new(), 0);
         for batch in batches {
             let mut out = Output::default();
@@ -139,7 +140,8 @@ fn run(world: &TransformWorld, record: &Record) -> Verdict {
     record.script("bound");
     let bound = (world.bind)(&world.input).map_err(|error| record.convict(Rule::CallsSucceed, format!("`bind` failed: {error}")))?;
     let table = |rows: usize| {
-        let table = extreme_batch(&world.input, rows).and_then(|generated| concat_batches(&world.input, world.rows.iter().chain([&generated])));
+        let table =
+            extreme_batch(&world.input, rows).and_then(|generated| concat_batches(&world.input, world.rows.iter().chain([&generated])));
         table
             .map(|table| table.slice(0, table.num_rows().min(rows.max(1))))
             .map_err(|error| record.convict(Rule::CallsSucceed, format!("the rows given do not fit the input: {error}")))

@@ -7,10 +7,10 @@ use arrow::array::{
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{cast, take};
 use arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Date32Type, Date64Type, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
-    DurationSecondType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef, Time32MillisecondType,
-    Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type, i256,
+    ArrowPrimitiveType, ArrowTimestampType, DataType, Date32Type, Date64Type, DurationMicrosecondType, DurationMillisecondType,
+    DurationNanosecondType, DurationSecondType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef,
+    Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type, i256,
 };
 use arrow::error::ArrowError;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ pub fn extreme_values(data_type: &DataType) -> ArrayRef {
         DataType::Time32(_) => numbers::<Time32MillisecondType>(&[0, 1, 86_399_999]),
         DataType::Time64(TimeUnit::Nanosecond) => numbers::<Time64NanosecondType>(&[0, 1, 86_399_999_999_999]),
         DataType::Time64(_) => numbers::<Time64MicrosecondType>(&[0, 1, 86_399_999_999]),
-        DataType::Timestamp(unit, _) => casted_time(*unit, data_type),
+        DataType::Timestamp(unit, zone) => times(*unit, zone.clone()),
         DataType::Duration(unit) => match unit {
             TimeUnit::Second => numbers::<DurationSecondType>(EDGES),
             TimeUnit::Millisecond => numbers::<DurationMillisecondType>(EDGES),
@@ -96,28 +96,49 @@ fn casted(values: ArrayRef, data_type: &DataType) -> ArrayRef {
 }
 
 /// Years 1 and 9999, around 1970, and the edges of the number itself.
-fn casted_time(unit: TimeUnit, data_type: &DataType) -> ArrayRef {
-    let scale = |seconds: i64| match unit {
-        TimeUnit::Second => seconds,
-        TimeUnit::Millisecond => seconds.saturating_mul(1000),
-        TimeUnit::Microsecond => seconds.saturating_mul(1_000_000),
-        TimeUnit::Nanosecond => seconds.saturating_mul(1_000_000_000),
-    };
-    let values = [0, 1, -1, scale(1_356_998_400), scale(-62_135_596_800), scale(253_402_300_799), i64::MIN, i64::MAX];
-    let plain = match unit {
-        TimeUnit::Second => numbers::<TimestampSecondType>(&values),
-        TimeUnit::Millisecond => numbers::<TimestampMillisecondType>(&values),
-        TimeUnit::Microsecond => numbers::<TimestampMicrosecondType>(&values),
-        TimeUnit::Nanosecond => numbers::<TimestampNanosecondType>(&values),
-    };
-    casted(plain, data_type)
+fn times(unit: TimeUnit, zone: Option<Arc<str>>) -> ArrayRef {
+    fn of<T: ArrowTimestampType>(per_second: i64, zone: Option<Arc<str>>) -> ArrayRef {
+        let at = |seconds: i64| seconds.saturating_mul(per_second);
+        let values = [0, 1, -1, at(1_356_998_400), at(-62_135_596_800), at(253_402_300_799), i64::MIN, i64::MAX];
+        let values = std::iter::once(None).chain(values.into_iter().map(Some));
+        Arc::new(PrimitiveArray::<T>::from_iter(values).with_timezone_opt(zone))
+    }
+    match unit {
+        TimeUnit::Second => of::<TimestampSecondType>(1, zone),
+        TimeUnit::Millisecond => of::<TimestampMillisecondType>(1000, zone),
+        TimeUnit::Microsecond => of::<TimestampMicrosecondType>(1_000_000, zone),
+        TimeUnit::Nanosecond => of::<TimestampNanosecondType>(1_000_000_000, zone),
+    }
 }
 
 fn texts() -> Vec<Option<String>> {
     let mut texts: Vec<Option<String>> = vec![None];
     let plain = [
-        "", " ", "a", "EWR", "N14228", "null", "0", "-1", "1e400", "true", "\0", "\n\r\t", "\"'`\\", "a,b;c\td", "{}", "[1, {\"a\": null}]", "{\"a\":",
-        "ü", "e\u{301}", "🦀👩‍👩‍👧", "\u{feff}", "\u{202e}abc", "\u{10ffff}", "2013-01-01T05:00:00Z", "ZZZ",
+        "",
+        " ",
+        "a",
+        "EWR",
+        "N14228",
+        "null",
+        "0",
+        "-1",
+        "1e400",
+        "true",
+        "\0",
+        "\n\r\t",
+        "\"'`\\",
+        "a,b;c\td",
+        "{}",
+        "[1, {\"a\": null}]",
+        "{\"a\":",
+        "ü",
+        "e\u{301}",
+        "🦀👩‍👩‍👧",
+        "\u{feff}",
+        "\u{202e}abc",
+        "\u{10ffff}",
+        "2013-01-01T05:00:00Z",
+        "ZZZ",
     ];
     texts.extend(plain.iter().map(|text| Some((*text).to_string())));
     texts.push(Some("x".repeat(5000)));
@@ -153,9 +174,31 @@ mod tests {
     #[test]
     fn every_type_of_pipeline_files_has_values_at_its_edges() {
         let names = [
-            "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "decimal(10,2)", "decimal(38,0)",
-            "string", "binary", "date", "time", "timestamp_s", "timestamp_ms", "timestamp_us", "timestamp_ns", "timestamp_ms(UTC)", "list<int64>",
-            "struct<a: int64, b: string>", "list<struct<a: list<string>>>",
+            "bool",
+            "int8",
+            "int16",
+            "int32",
+            "int64",
+            "uint8",
+            "uint16",
+            "uint32",
+            "uint64",
+            "float32",
+            "float64",
+            "decimal(10,2)",
+            "decimal(38,0)",
+            "string",
+            "binary",
+            "date",
+            "time",
+            "timestamp_s",
+            "timestamp_ms",
+            "timestamp_us",
+            "timestamp_ns",
+            "timestamp_ms(UTC)",
+            "list<int64>",
+            "struct<a: int64, b: string>",
+            "list<struct<a: list<string>>>",
         ];
         for name in names {
             let data_type = tidegate_api::types::parse(name).unwrap();
@@ -163,9 +206,10 @@ mod tests {
             assert_eq!(values.data_type(), &data_type, "{name}");
             assert!(values.is_null(0) && values.len() > 2 && values.null_count() < values.len(), "{name}");
             for nullable in [true, false] {
-                let schema = Arc::new(Schema::new(vec![Field::new("a", data_type.clone(), nullable), Field::new("b", DataType::Int64, true)]));
-                let batch = extreme_batch(&schema, 211).unwrap();
-                assert_eq!(batch.num_rows(), 211);
+                let schema =
+                    Arc::new(Schema::new(vec![Field::new("a", data_type.clone(), nullable), Field::new("b", DataType::Int64, true)]));
+                let batch = extreme_batch(&schema, 211).unwrap_or_else(|error| panic!("{name}: {error}"));
+                assert_eq!(batch.num_rows(), 211, "{name}");
                 assert_eq!(batch.column(0).null_count() > 0, nullable, "{name}");
             }
         }

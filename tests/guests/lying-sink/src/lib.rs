@@ -1,4 +1,4 @@
-//! `lying-sink`: a sink that breaks one promise, `lie`, and keeps the others. Without a lie it is honest, at the guarantee `guarantee`.
+//! `lying-sink`: a sink of two phases that breaks one promise, `lie`, and keeps the others. Without a lie it is honest.
 //!
 //! It writes the integers of its first column as JSON lines into a granted directory: staged files lie in `.staged`, visible ones beside it.
 
@@ -28,29 +28,14 @@ enum Lie {
     RecoverOthers,
     /// An epoch without rows undoes the one before.
     EmptyEpochs,
-    /// What every flush has not quite delivered is lost.
-    FlushKeeps,
-    /// Rows that come again under their key are written again.
-    Appends,
-    /// It writes a row that nobody gave it.
-    Invents,
     /// Every write keeps some memory.
     Leaks,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Promise {
-    AtLeastOnce,
-    Idempotent,
-    TwoPhase,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
     dir: PathBuf,
-    guarantee: Promise,
     #[serde(default)]
     lie: Option<Lie>,
 }
@@ -89,10 +74,9 @@ fn put(path: &Path, text: &str) -> Result<()> {
 struct Lying {
     config: Config,
     scope: Scope,
-    /// Lines taken since the last barrier, with their keys.
-    lines: Vec<(Vec<u8>, String)>,
-    /// How many files were flushed, so that each has a name.
-    flushed: u64,
+    /// Lines taken since the last barrier.
+    lines: String,
+    /// What the epoch before was staged as.
     last: Option<String>,
     kept: Vec<Vec<u8>>,
 }
@@ -117,63 +101,28 @@ impl Sink for Lying {
 
     fn bind(config: &Config, _: &Scope, input: &Schema) -> Result<SinkPlan> {
         match input.fields().first() {
-            Some(field) if *field.data_type() == DataType::Int64 => {}
-            _ => return Err(Error::config("the first column must be int64")),
+            Some(field) if *field.data_type() == DataType::Int64 => Ok(SinkPlan::new(Guarantee::TwoPhase)),
+            _ => Err(Error::config("the first column must be int64")),
         }
-        Ok(match config.guarantee {
-            Promise::AtLeastOnce => SinkPlan::new(Guarantee::AtLeastOnce),
-            Promise::Idempotent => SinkPlan::new(Guarantee::Idempotent).with_keys(),
-            Promise::TwoPhase => SinkPlan::new(Guarantee::TwoPhase),
-        })
     }
 
     fn open(config: Config, scope: &Scope, _: &SchemaRef) -> Result<Self> {
-        Ok(Lying { config, scope: scope.clone(), lines: Vec::new(), flushed: 0, last: None, kept: Vec::new() })
+        Ok(Lying { config, scope: scope.clone(), lines: String::new(), last: None, kept: Vec::new() })
     }
 
-    fn write(&mut self, rows: &RecordBatch, keys: Option<&BinaryArray>) -> Result<Written> {
+    fn write(&mut self, rows: &RecordBatch, _: Option<&BinaryArray>) -> Result<Written> {
         if self.config.lies(Lie::Leaks) {
             self.kept.push(vec![self.kept.len() as u8; 1 << 10]);
         }
         let column = rows.column(0).as_any().downcast_ref::<Int64Array>().ok_or_else(|| Error::fatal("the column has changed"))?;
-        for (row, value) in column.iter().enumerate() {
+        for value in column.iter() {
             let value = value.map_or_else(|| "null".to_string(), |value| value.to_string());
-            let key = keys.map_or_else(Vec::new, |keys| keys.value(row).to_vec());
-            self.lines.push((key, format!("{{\"n\":{value}}}\n")));
+            let _ = writeln!(self.lines, "{{\"n\":{value}}}");
         }
         Ok(Written::default())
     }
 
     fn flush(&mut self) -> Result<Written> {
-        if self.config.guarantee == Promise::TwoPhase || self.lines.is_empty() {
-            return Ok(Written::default());
-        }
-        let kept = if self.config.lies(Lie::FlushKeeps) { self.lines.pop() } else { None };
-        if self.config.lies(Lie::Invents) {
-            self.lines.push((b"invented".to_vec(), "{\"n\":-77}\n".to_string()));
-        }
-        let lines = std::mem::take(&mut self.lines);
-        self.lines.extend(kept);
-        self.flushed += 1;
-        let named_by_key = self.config.guarantee == Promise::Idempotent && !self.config.lies(Lie::Appends);
-        if named_by_key {
-            for (key, line) in lines {
-                let name = key.iter().fold(String::new(), |mut name, byte| {
-                    let _ = write!(name, "{byte:02x}");
-                    name
-                });
-                put(&self.config.shown(&name), &line)?;
-            }
-            return Ok(Written::default());
-        }
-        let text: String = lines.into_iter().map(|(_, line)| line).collect();
-        let mut number = self.flushed;
-        let name = |number: u64| format!("{}{number}-{}", self.prefix(), self.scope.index);
-        // Another instance of the same generation may have been here.
-        while self.config.shown(&name(number)).exists() {
-            number += 1;
-        }
-        put(&self.config.shown(&name(number)), &text)?;
         Ok(Written::default())
     }
 }
@@ -186,7 +135,7 @@ impl TwoPhaseSink for Lying {
             }
             return Ok(None);
         }
-        let text: String = std::mem::take(&mut self.lines).into_iter().map(|(_, line)| line).collect();
+        let text = std::mem::take(&mut self.lines);
         let name = format!("{}{epoch}-{}", self.prefix(), self.scope.index);
         match self.config.lie {
             Some(Lie::LocalToken) => drop(OWN.with_borrow_mut(|own| own.insert(name.clone(), text))),

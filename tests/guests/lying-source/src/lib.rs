@@ -182,9 +182,8 @@ impl Source for Lying {
             }
             let share = left.min((request.max_rows as u64).div_ceil(2));
             let end = (reading.next + share).min(ROWS);
-            let numbers: Vec<u64> = (reading.next..end)
-                .filter(|row| !self.config.lies(Lie::Tasks) || self.scope.parallelism < 2 || row % 10 != 3)
-                .collect();
+            let numbers: Vec<u64> =
+                (reading.next..end).filter(|row| !self.config.lies(Lie::Tasks) || self.scope.parallelism < 2 || row % 10 != 3).collect();
             let mut chunk = Chunk::new(reading.split.as_str(), self.rows(reading, &numbers)?, self.position(end));
             let watermark = match self.config.lie {
                 Some(Lie::WatermarkLies) => millis(end + 2) * 1000,
