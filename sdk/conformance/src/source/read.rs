@@ -181,7 +181,7 @@ impl<'a> Reading<'a> {
         task.polls += 1;
         match self.between {
             Between::Nothing => {}
-            Between::Kill(after) if task.polls % after == 0 && !task.open.is_empty() => {
+            Between::Kill(after) if task.polls.is_multiple_of(after) && !task.open.is_empty() => {
                 task.reader = self.open(source, task.number, task.open.values().cloned().collect())?;
                 task.caught_up.clear();
             }

@@ -32,10 +32,13 @@ pub struct BoundStep {
     pub rowwise: bool,
 }
 
+/// Binds a transform to an input.
+pub type Bind = Box<dyn Fn(&SchemaRef) -> Result<BoundStep>>;
+
 /// What is judged.
 pub struct TransformWorld {
     /// Binds it to an input anew.
-    pub bind: Box<dyn Fn(&SchemaRef) -> Result<BoundStep>>,
+    pub bind: Bind,
     /// The input.
     pub input: SchemaRef,
     /// Rows of that input beside the generated ones.
