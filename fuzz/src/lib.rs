@@ -25,6 +25,16 @@ pub fn protobuf(data: &[u8]) {
     tidegate_connectors::fuzz::protobuf(data);
 }
 
+/// Bytes as what a guest hands over: a schema message and a record batch.
+pub fn ipc(data: &[u8]) {
+    tidegate_host::fuzz::ipc(data);
+}
+
+/// Bytes as a plugin's file.
+pub fn component(data: &[u8]) {
+    tidegate_host::fuzz::component(data);
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -62,5 +72,15 @@ mod tests {
     #[test]
     fn seeds_of_protobuf() {
         run("protobuf", super::protobuf);
+    }
+
+    #[test]
+    fn seeds_of_ipc() {
+        run("ipc", super::ipc);
+    }
+
+    #[test]
+    fn seeds_of_component() {
+        run("component", super::component);
     }
 }

@@ -15,6 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tidegate-operators", &["tidegate-api", "tidegate-dialect"]),
     ("tidegate-host", &["tidegate-api"]),
     ("tidegate-connectors", &["tidegate-api"]),
+    ("tidegate-guests", &[]),
     (
         "tidegate",
         &[
@@ -22,6 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "tidegate-connectors",
             "tidegate-dialect",
             "tidegate-epochs",
+            "tidegate-guests",
             "tidegate-host",
             "tidegate-operators",
             "tidegate-runtime",
@@ -30,7 +32,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tidegate-conformance", &["tidegate-api", "tidegate-host"]),
     ("tidegate-fuzz", &["tidegate-api", "tidegate-connectors", "tidegate-dialect"]),
     ("tidegate-tests", &["tidegate"]),
-    ("xtask", &[]),
+    ("xtask", &["tidegate-guests"]),
 ];
 
 /// The one home of each heavy library, by the prefix of its crates' names.

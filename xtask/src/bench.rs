@@ -7,6 +7,7 @@
 //! | `alone.rs` | every query on our own generator, at one and two tasks |
 //! | `beside.rs` | every query beside another engine, on the same events |
 //! | `epochs.rs` | what epochs cost: bytes, throughput, barriers |
+//! | `plugins.rs` | a plugin's step beside the native one |
 //! | `report.rs` | tables, in a terminal and in a document |
 //! | `chart.rs` | bars as an SVG |
 
@@ -15,6 +16,7 @@ mod beside;
 mod chart;
 mod epochs;
 mod measure;
+mod plugins;
 mod query;
 mod report;
 
@@ -53,6 +55,8 @@ pub(crate) struct Bench {
 enum Apart {
     /// What epochs cost: bytes of a snapshot, time of a restore, throughput, barriers that are held up
     Epochs(epochs::Epochs),
+    /// What the sandbox costs: a plugin's step beside the native one, and a plugin as the source
+    Plugins(plugins::Plugins),
 }
 
 /// Where a table goes, and its chart.
@@ -64,8 +68,10 @@ struct Place {
 }
 
 pub(crate) fn run_all(root: &Path, bench: &Bench) -> Result<()> {
-    if let Some(Apart::Epochs(epochs)) = &bench.apart {
-        return epochs::run_all(root, epochs);
+    match &bench.apart {
+        Some(Apart::Epochs(epochs)) => return epochs::run_all(root, epochs),
+        Some(Apart::Plugins(plugins)) => return plugins::run_all(root, plugins),
+        None => {}
     }
     run(cargo(root).args(["build", "--release", "--package", "tidegate", "--bin", "tidegate"]))?;
     let binary = target(root).join("release").join("tidegate");

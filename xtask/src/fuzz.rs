@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-const TARGETS: [&str; 5] = ["expressions", "json", "csv", "avro", "protobuf"];
+const TARGETS: [&str; 7] = ["expressions", "json", "csv", "avro", "protobuf", "ipc", "component"];
 /// Says that this program was called as the compiler's wrapper.
 const WRAPPING: &str = "TIDEGATE_FUZZ_WRAPPER";
 /// What libFuzzer reads: a counter per edge of the control flow, and traces of comparisons.
@@ -20,8 +20,11 @@ const COVERAGE: [&str; 5] = [
     "-Cllvm-args=-sanitizer-coverage-pc-table",
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
 ];
-/// More than any message of the seeds; larger inputs only make the search slower.
-const MAX_BYTES: u32 = 4096;
+
+/// More than any of the seeds; larger inputs only make the search slower.
+fn max_bytes(target: &str) -> u32 {
+    if target == "component" { 8192 } else { 4096 }
+}
 
 pub(crate) fn run_all(root: &Path, minutes: f64, filter: Option<&str>) -> Result<()> {
     let chosen: Vec<&str> = TARGETS.into_iter().filter(|name| filter.is_none_or(|filter| name.contains(filter))).collect();
@@ -39,7 +42,7 @@ pub(crate) fn run_all(root: &Path, minutes: f64, filter: Option<&str>) -> Result
         std::fs::create_dir_all(&crashes)?;
         let mut fuzz = Command::new(target(root).join("debug").join(format!("fuzz-{name}")));
         fuzz.arg(&corpus).arg(root.join("fuzz/seeds").join(name));
-        fuzz.arg(format!("-max_total_time={}", (minutes * 60.0).ceil())).arg(format!("-max_len={MAX_BYTES}"));
+        fuzz.arg(format!("-max_total_time={}", (minutes * 60.0).ceil())).arg(format!("-max_len={}", max_bytes(name)));
         fuzz.arg(format!("-artifact_prefix={}/{name}-", crashes.display()));
         // A message that takes ten seconds or two gigabytes is as much a finding as a panic.
         fuzz.args(["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1", "-verbosity=0"]);

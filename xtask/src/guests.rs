@@ -4,7 +4,6 @@
 //! that it has no WASI import, and packed into a component; `source` and `sink` are built for wasm32-wasip2. `component = false` leaves a core
 //! module as it is. Results go to `<workspace>/target/components/<package>.wasm`; a workspace whose files have not changed is not built again.
 
-mod pack;
 mod toolchain;
 
 use crate::process::{cargo, run};
@@ -13,7 +12,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
-use toolchain::{Target, Toolchain};
+use tidegate_guests::Toolchain;
+use toolchain::Target;
 
 /// Workspaces of guests, from the root. One that does not exist has no guests.
 const WORKSPACES: &[&str] = &["plugins", "tests/guests"];
@@ -95,16 +95,16 @@ fn build_workspace(root: &Path, folder: &Path, target: &Path, toolchain: &mut Op
                 continue;
             }
             if toolchain.is_none() {
-                *toolchain = Some(Toolchain::find()?);
+                *toolchain = Some(toolchain::find(root)?);
             }
             let toolchain = toolchain.as_ref().context("it was found")?;
             let names: Vec<&str> = these.iter().map(|guest| guest.name.as_str()).collect();
-            let modules = toolchain.build(folder, target, wanted, &names)?;
+            let modules = toolchain::build(toolchain, folder, target, wanted, &names)?;
             for guest in these {
                 let module = modules.join(format!("{}.wasm", guest.name.replace('-', "_")));
                 let bytes = fs::read(&module).with_context(|| format!("`{}` was not built; is it a `cdylib`?", module.display()))?;
                 let bytes =
-                    if guest.component { pack::component(bytes).with_context(|| format!("guest `{}`", guest.name))? } else { bytes };
+                    if guest.component { tidegate_guests::pack(bytes).with_context(|| format!("guest `{}`", guest.name))? } else { bytes };
                 fs::write(built(guest), bytes)?;
             }
         }

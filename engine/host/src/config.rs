@@ -7,6 +7,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tidegate_api::config::Problem;
 use tidegate_api::{Clock, SystemClock};
 
@@ -26,13 +27,22 @@ pub struct HostConfig {
     pub clock: Arc<dyn Clock>,
     /// The values of granted environment variables.
     pub environment: Environment,
+    /// For chaos runs: one call in every interval of this length costs its instance, as a trap would.
+    #[doc(hidden)]
+    pub trap_every: Option<Duration>,
     /// Finds the addresses behind granted names.
     pub resolver: Resolver,
 }
 
 impl Default for HostConfig {
     fn default() -> Self {
-        HostConfig { cache_dir: None, clock: Arc::new(SystemClock), environment: Arc::new(|_| None), resolver: Arc::new(resolve) }
+        HostConfig {
+            cache_dir: None,
+            clock: Arc::new(SystemClock),
+            environment: Arc::new(|_| None),
+            resolver: Arc::new(resolve),
+            trap_every: None,
+        }
     }
 }
 
@@ -73,6 +83,14 @@ impl HostConfig {
     #[must_use]
     pub fn with_environment(mut self, environment: Environment) -> Self {
         self.environment = environment;
+        self
+    }
+
+    /// Ends an instance every so often.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_trap_every(mut self, every: Option<Duration>) -> Self {
+        self.trap_every = every;
         self
     }
 }

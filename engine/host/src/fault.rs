@@ -77,6 +77,10 @@ pub(crate) fn trapped(state: &State, call: &str, cause: &wasmtime::Error) -> Err
         (Refused::Nothing, Some(trap)) => (ErrorKind::External { retry: Retry::No }, format!("it trapped: {trap}")),
         (Refused::Nothing, None) => without_trap(state, cause),
     };
+    if let Some(words) = &state.failed {
+        message.push_str("; the system said: ");
+        message.push_str(words);
+    }
     let said = state.words.said();
     if !said.is_empty() {
         message.push_str("; it said: ");

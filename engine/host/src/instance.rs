@@ -1,6 +1,7 @@
 //! One instance and the way into it: every call is measured, limited, and explained when it fails.
 
 use crate::bindings::types;
+use crate::chaos::Side;
 use crate::engine::ticks;
 use crate::fault::{Failure, fault, placed, trapped};
 use crate::plugin::{Plugin, Shared};
@@ -75,13 +76,17 @@ fn finish<T>(state: &State, call: &str, answer: wasmtime::Result<Result<T, types
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => {
             let error = fault(&shared.spec.name, call, error);
-            // To the guest it was some error of input and output. A missing grant will still be missing when the call is made again.
+            // To the guest all of these were some error of input and output.
+            let error = match &state.failed {
+                Some(words) => error.context(format!("the system said: {words}")),
+                None => error,
+            };
+            // A missing grant will still be missing when the call is made again.
             let error = match state.words.refusals() {
                 Some(refusals) if refusals.ungranted => Error::config(format!("{error}; {}", refusals.text)),
                 Some(refusals) => Error::new(error.kind(), format!("{error}; {}", refusals.text)),
                 None => error,
             };
-            // The border has no word for it: to the guest it was some error of input and output.
             Err(Failure::Fault(match shared.spec.allow.read_only() {
                 Some(host) => error.context(format!("`{}` is on a read-only file system", host.display())),
                 None => error,
@@ -92,6 +97,20 @@ fn finish<T>(state: &State, call: &str, answer: wasmtime::Result<Result<T, types
             Err(Failure::Trap(trapped(state, call, &error)))
         }
     }
+}
+
+/// Whether a chaos run takes the instance of this call away.
+fn due(state: &State, call: &str) -> Option<Side> {
+    let shared = &state.shared;
+    shared.chaos.as_ref()?.due(call, shared.clock.monotonic())
+}
+
+/// What becomes of a call whose instance a chaos run has taken away.
+fn ended(state: &State, call: &str) -> Failure {
+    let shared = &state.shared;
+    shared.metrics.trapped();
+    tracing::warn!(target: "tidegate::plugin", plugin = shared.spec.name.as_str(), call, "a chaos run ended an instance");
+    Failure::Trap(placed(Error::external("a chaos run ended the instance"), &shared.spec.name, call))
 }
 
 /// A transform's instance, called on the caller's thread.
@@ -135,8 +154,15 @@ impl<B: Send> TransformInstance<B> {
         let TransformInstance { store, bindings } = self;
         store.data_mut().begin();
         store.set_epoch_deadline(ticks(store.data().shared.spec.limits.deadline));
-        let answer = outside_runtime(|| guest(store, bindings));
-        finish(store.data(), call, answer)
+        let side = due(store.data(), call);
+        if side != Some(Side::Before) {
+            let answer = outside_runtime(|| guest(store, bindings));
+            let answer = finish(store.data(), call, answer);
+            if side.is_none() {
+                return answer;
+            }
+        }
+        Err(ended(store.data(), call))
     }
 }
 
@@ -195,7 +221,12 @@ impl<B: Send + Sync> Instance<B> {
         store.data_mut().ticks_left = ticks(limits.deadline);
         store.set_epoch_deadline(1);
         let patience = limits.deadline.saturating_add(limits.io_timeout).saturating_add(wait);
+        let side = due(store.data(), call);
+        if side == Some(Side::Before) {
+            return Err(ended(store.data(), call));
+        }
         match runtime.block_on(patience, async || guest(store, bindings).await) {
+            Some(_) if side == Some(Side::After) => Err(ended(store.data(), call)),
             Some(answer) => finish(store.data(), call, answer),
             None => {
                 let shared = &store.data().shared;

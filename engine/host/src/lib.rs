@@ -10,11 +10,15 @@
 
 mod bindings;
 mod cache;
+mod chaos;
 mod code;
 mod columns;
 mod config;
+mod describe;
 mod engine;
 mod fault;
+#[doc(hidden)]
+pub mod fuzz;
 mod grants;
 mod instance;
 mod ipc;
@@ -26,11 +30,13 @@ mod plugin;
 mod sink;
 mod source;
 mod state;
+mod streams;
 mod transform;
 mod wasi;
 mod words;
 
 pub use config::{Environment, HostConfig, PluginSpec, Resolver};
+pub use describe::Description;
 pub use grants::{DirGrant, Grants, Host, HostGrant, HttpGrant};
 pub use limits::Limits;
 pub use load::World;

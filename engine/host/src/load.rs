@@ -55,6 +55,8 @@ pub(crate) struct Loaded {
     pub(crate) columns: bool,
     /// The version of the border it was built for, as it says.
     pub(crate) version: String,
+    /// The interfaces it imports.
+    pub(crate) imports: Vec<String>,
 }
 
 /// Reads a file's bytes.
@@ -70,7 +72,7 @@ pub(crate) fn load(bytes: &[u8]) -> Result<Loaded> {
     let (worlds, version) = outside.worlds()?;
     outside.check_imports(&worlds)?;
     let columns = worlds.contains(&World::Transform) && !outside.exports("transform");
-    Ok(Loaded { component, worlds, columns, version })
+    Ok(Loaded { component, worlds, columns, version, imports: outside.imports })
 }
 
 fn encoding_of(bytes: &[u8]) -> Result<Encoding> {

@@ -1,6 +1,7 @@
 //! The host and what it loaded.
 
 use crate::cache::{Cache, hex};
+use crate::chaos::Chaos;
 use crate::engine::Engines;
 use crate::load::{self, Loaded, World};
 use crate::metrics::PluginMetrics;
@@ -25,6 +26,7 @@ pub struct PluginHost {
     engines: Arc<Engines>,
     cache: Option<Cache>,
     config: HostConfig,
+    chaos: Option<Arc<Chaos>>,
 }
 
 impl PluginHost {
@@ -35,7 +37,8 @@ impl PluginHost {
     pub fn new(config: HostConfig) -> Result<Arc<PluginHost>> {
         let engines = Arc::new(Engines::new()?);
         let cache = config.cache_dir.as_deref().and_then(|dir| Cache::open(dir, engines.engine()));
-        Ok(Arc::new(PluginHost { engines, cache, config }))
+        let chaos = config.trap_every.map(|every| Arc::new(Chaos::new(every)));
+        Ok(Arc::new(PluginHost { engines, cache, config, chaos }))
     }
 
     /// Reads, checks and compiles a plugin. Nothing of it runs yet.
@@ -47,9 +50,13 @@ impl PluginHost {
     }
 
     fn load_named(&self, spec: &PluginSpec) -> Result<Arc<Plugin>> {
-        let bytes = read(&spec.path)?;
-        let digest: [u8; 32] = Sha256::digest(&bytes).into();
-        let Loaded { component, worlds, columns, version } = load::load(&bytes)?;
+        self.load_bytes(spec, &read(&spec.path)?)
+    }
+
+    /// A plugin whose file holds these bytes.
+    pub(crate) fn load_bytes(&self, spec: &PluginSpec, bytes: &[u8]) -> Result<Arc<Plugin>> {
+        let digest: [u8; 32] = Sha256::digest(bytes).into();
+        let Loaded { component, worlds, columns, version, imports } = load::load(bytes)?;
         let component = self.compile(&component, &digest)?;
         let shared = Arc::new(Shared {
             spec: spec.clone(),
@@ -59,8 +66,10 @@ impl PluginHost {
             tls: Tls::default(),
             metrics: Arc::new(PluginMetrics::default()),
             engines: Arc::clone(&self.engines),
+            chaos: self.chaos.clone(),
         });
-        Ok(Arc::new(Plugin { shared, component, worlds, columns, version, digest, transform: OnceLock::new(), outside: OnceLock::new() }))
+        let (transform, outside) = (OnceLock::new(), OnceLock::new());
+        Ok(Arc::new(Plugin { shared, component, worlds, columns, version, imports, digest, transform, outside }))
     }
 
     fn compile(&self, component: &[u8], digest: &[u8; 32]) -> Result<Component> {
@@ -101,6 +110,7 @@ pub(crate) struct Shared {
     pub(crate) tls: Tls,
     pub(crate) metrics: Arc<PluginMetrics>,
     pub(crate) engines: Arc<Engines>,
+    pub(crate) chaos: Option<Arc<Chaos>>,
 }
 
 /// A loaded plugin. Each use of it (a step, a source, a sink) has its own instances.
@@ -109,6 +119,7 @@ pub struct Plugin {
     component: Component,
     worlds: Vec<World>,
     version: String,
+    imports: Vec<String>,
     digest: [u8; 32],
     /// Whether it takes rows as raw columns; a transform only.
     columns: bool,
@@ -140,6 +151,11 @@ impl Plugin {
     /// The version of `tidegate:plugin` it was built for.
     pub fn interface_version(&self) -> &str {
         &self.version
+    }
+
+    /// The interfaces it imports, as the component names them.
+    pub fn imports(&self) -> &[String] {
+        &self.imports
     }
 
     /// What it was loaded with.

@@ -3,6 +3,7 @@
 //! A writer that traps fails the run back to the manifest: what it had taken of the epoch is not known. Commits are functions, called on
 //! an instance of their own, because after a crash no writer exists.
 
+mod changes;
 mod committer;
 mod writer;
 
@@ -48,7 +49,7 @@ fn instance(plugin: &Plugin, operator: &str, task: usize) -> Result<Instance<Sin
     Instance::new(plugin, operator, task, |store, instance| SinkPlugin::new(store, instance))
 }
 
-/// Asks how rows of `schema` would be written.
+/// Asks how rows of `schema`, which [`changes::offered`] gave, would be written.
 fn bind(plugin: &Plugin, instance: &mut Instance<SinkPlugin>, scope: &types::Scope, schema: &SchemaRef) -> Result<Bound> {
     let columns = schema.fields().len();
     let whole = Encoder::new(schema, (0..columns).collect()).context(|| format!("plugin `{}`", plugin.name()))?;
@@ -81,13 +82,9 @@ fn operator(ctx: &SinkCtx) -> String {
 impl OutputSink for PluginSink {
     fn plan(&self, input: &SinkInput) -> Result<SinkPlan> {
         let name = self.plugin.name();
-        if let ChangeMode::Upsert { .. } = input.mode {
-            return Err(Error::config(format!(
-                "plugin `{name}` is handed final rows only, and this output replaces rows; set `changelog = true` on it to write changes as rows"
-            )));
-        }
         let mut instance = instance(&self.plugin, "plan", 0)?;
-        let Bound { plan, .. } = bind(&self.plugin, &mut instance, &planning_scope(&self.plugin, &self.config_text()), &input.schema)?;
+        let offered = changes::offered(&input.schema, &input.mode);
+        let Bound { plan, .. } = bind(&self.plugin, &mut instance, &planning_scope(&self.plugin, &self.config_text()), &offered)?;
         let guarantee = match plan.guarantee {
             wit::Guarantee::AtLeastOnce => Guarantee::AtLeastOnce,
             wit::Guarantee::Idempotent => Guarantee::Idempotent,
@@ -95,6 +92,11 @@ impl OutputSink for PluginSink {
         };
         if !["append", "upsert", "changelog"].contains(&plan.accepts.as_str()) {
             return Err(broken(name, "bind", format!("`accepts` of its plan is `{}`, not append, upsert or changelog", plan.accepts)));
+        }
+        if plan.accepts == "append" && matches!(input.mode, ChangeMode::Upsert { .. }) {
+            return Err(Error::config(format!(
+                "plugin `{name}` takes final rows only, and this output replaces rows; set `changelog = true` on it to write changes as rows"
+            )));
         }
         let distribution = match plan.distribution.as_str() {
             "any" => Distribution::Any,

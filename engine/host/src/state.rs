@@ -4,6 +4,7 @@ use crate::bindings::{control, log, metrics, secrets, types};
 use crate::limits::{Limiter, Refused};
 use crate::network::{Hooks, Network};
 use crate::plugin::Shared;
+use crate::streams::Streams;
 use crate::words::{Rate, Stdio, Words};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -33,6 +34,8 @@ pub(crate) struct State {
     pub(crate) shared: Arc<Shared>,
     pub(crate) limiter: Limiter,
     pub(crate) words: Words,
+    /// What the system said of a read or write that failed in this call.
+    pub(crate) failed: Option<String>,
     pub(crate) now: EpochClock,
     /// Ticks of computing time left in this call; counted for calls with a future only.
     pub(crate) ticks_left: u64,
@@ -64,6 +67,7 @@ impl State {
         State {
             limiter: Limiter::new(limits, Arc::clone(&shared.metrics)),
             words,
+            failed: None,
             now,
             ticks_left: 0,
             operator: operator.to_string(),
@@ -82,6 +86,7 @@ impl State {
     /// A call begins: what the last one said and was refused is forgotten.
     pub(crate) fn begin(&mut self) {
         self.words.clear();
+        self.failed = None;
         self.limiter.refused = Refused::Nothing;
         self.hooks.0.begin();
         self.call_began = self.shared.clock.monotonic();
@@ -93,6 +98,11 @@ impl State {
         self.last_ran = self.shared.clock.monotonic();
         self.ticks_left = self.ticks_left.saturating_sub(1);
         self.ticks_left > 0
+    }
+
+    /// Its WASI streams.
+    pub(crate) fn streams(&mut self) -> Streams<'_> {
+        Streams { table: &mut self.table, failed: &mut self.failed }
     }
 
     /// The instance's way to the outside.

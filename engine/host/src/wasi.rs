@@ -3,6 +3,7 @@
 use crate::network;
 use crate::plugin::Shared;
 use crate::state::{EpochClock, State};
+use crate::streams;
 use std::time::Duration;
 use tidegate_api::{Error, Result};
 use wasmtime::component::{HasSelf, Linker, Resource};
@@ -111,6 +112,7 @@ pub(crate) fn link_granted(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     wall_clock::add_to_linker::<State, HasSelf<State>>(linker, |state| state)?;
     random::add_to_linker::<State, HasSelf<State>>(linker, |state| state)?;
+    streams::link(linker)?;
     network::link_lookup(linker)?;
     linker.allow_shadowing(false);
     Ok(())

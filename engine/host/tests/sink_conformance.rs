@@ -22,20 +22,18 @@ fn world(host: &Arc<PluginHost>, path: &Path, config: &Value, value: fn(&str) ->
     let spec = PluginSpec::new("judged", path).with_allow(allow.as_object().unwrap()).unwrap();
     let plugin = host.load(&spec).unwrap();
     let (config, place, hidden) = (config.clone(), Arc::clone(&dir), Arc::clone(&dir));
-    SinkWorld {
-        sink: Box::new(move || plugin.sink(&config).unwrap()),
-        visible: Box::new(move || {
+    SinkWorld::new(
+        move || plugin.sink(&config).unwrap(),
+        move || {
             let files = files(place.path(), false);
             let values = files.iter().flat_map(|file| {
                 let text = std::fs::read_to_string(file).unwrap();
                 text.lines().map(value).collect::<Vec<_>>()
             });
             vec![RecordBatch::try_from_iter([("n", Arc::new(Int64Array::from_iter_values(values)) as _)]).unwrap()]
-        }),
-        hidden: Box::new(move || {
-            files(hidden.path(), true).iter().filter(|file| waits(&file.file_name().unwrap().to_string_lossy())).count()
-        }),
-    }
+        },
+        move || files(hidden.path(), true).iter().filter(|file| waits(&file.file_name().unwrap().to_string_lossy())).count(),
+    )
 }
 
 /// The files that readers see, or those that they do not.
@@ -79,7 +77,7 @@ fn jsonl_keeps_the_contract_of_transactional_sinks() {
 #[test]
 fn a_component_that_repeats_or_loses_rows_is_convicted() {
     let (host, path) = (host(), built("tests/guests/target/components/forgetful.wasm"));
-    for (fault, rule) in [("repeats", "prepared rows are invisible"), ("loses", "what the manifest names is visible once")] {
+    for (fault, rule) in [("repeats", "nothing-visible-before-commit"), ("loses", "visible-once")] {
         let config = json!({ "dir": "/out", "fault": fault });
         let judged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             sink_contract(&rows()[0].schema(), &rows(), || world(&host, &path, &config, |line| line.parse().unwrap(), |_| true));

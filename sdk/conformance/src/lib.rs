@@ -1,8 +1,18 @@
 //! The conformance kit: contract tests that native connectors and components both pass.
 //!
-//! A test hands over a world and gets a panic that names the rule that was broken. What is proved here, the engine relies on: it commits,
-//! undoes and begins anew exactly in the ways that the scripts do.
+//! A suite plays the engine's part: it plans, opens, kills, replays and commits in the ways that the engine does, and compares what comes of it.
+//! Each promise is a [`Rule`] with a stable name; a script that finds one broken ends in a [`Conviction`]. Tests of native connectors call
+//! the fronts that fail the test ([`source::source_contract`], [`transform::transform_contract`], [`sink::sink_contract`]);
+//! [`plugin::judge`] takes a component, chooses the suites by its world, and makes a [`report::Report`] of the guarantee that it earned.
 
-#![allow(clippy::expect_used, reason = "a contract test fails by panicking")]
-
+pub mod plugin;
+pub mod report;
 pub mod sink;
+pub mod source;
+pub mod transform;
+
+mod rules;
+mod verdict;
+
+pub use rules::{Rule, Suite};
+pub use verdict::{Conviction, Judgement, Verdict};

@@ -29,11 +29,7 @@ fn the_collector_keeps_the_contract() {
     sink_contract(&schema(), &rows(), || {
         let collector = Collector::new();
         let (visible, hidden) = (collector.clone(), collector.clone());
-        SinkWorld {
-            sink: Box::new(move || collector.sink()),
-            visible: Box::new(move || visible.visible()),
-            hidden: Box::new(move || hidden.prepared()),
-        }
+        SinkWorld::new(move || collector.sink(), move || visible.visible(), move || hidden.prepared())
     });
 }
 
@@ -101,11 +97,11 @@ fn verdict(mistake: Mistake) -> Option<String> {
         sink_contract(&schema(), &rows(), || {
             let shelf = Shelf::default();
             let (visible, hidden) = (shelf.clone(), shelf.clone());
-            SinkWorld {
-                sink: Box::new(move || Arc::new(ShelfSink { shelf: shelf.clone(), mistake, own: Arc::default() })),
-                visible: Box::new(move || visible.lock().shown.iter().flat_map(|(_, rows)| rows.clone()).collect()),
-                hidden: Box::new(move || hidden.lock().prepared.len()),
-            }
+            SinkWorld::new(
+                move || Arc::new(ShelfSink { shelf: shelf.clone(), mistake, own: Arc::default() }),
+                move || visible.lock().shown.iter().flat_map(|(_, rows)| rows.clone()).collect(),
+                move || hidden.lock().prepared.len(),
+            )
         });
     }));
     let panicked = judged.err()?;

@@ -27,6 +27,8 @@ pub mod secrets;
 pub mod testing;
 
 #[cfg(feature = "arrow")]
+pub mod changes;
+#[cfg(feature = "arrow")]
 mod config;
 #[cfg(feature = "arrow")]
 pub mod ipc;

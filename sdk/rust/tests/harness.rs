@@ -1,5 +1,6 @@
 //! The harness plays the host's part: every way in which a transform's columns, carried columns and bad rows are put together.
 
+#![cfg(feature = "arrow")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use serde::Deserialize;

@@ -7,6 +7,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may end by panicking, and a long one says how far it is")]
 
+mod both_ends;
 mod deck;
 mod mounts;
 mod process;
@@ -19,7 +20,7 @@ use server::Server;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
-use world::{Pipeline, World, of_a_server, pipelines};
+use world::{Pipeline, Settings, World, of_a_server, pipelines};
 
 /// How long an input lasts for every fault, so that each leaves work for the next start.
 const SECONDS_PER_FAULT: f64 = 0.8;
@@ -76,7 +77,12 @@ fn s3_mortal_killed_with_the_store_it_writes_the_same_rows() {
 }
 
 /// Runs a pipeline through faults to its end; what was done to it, in words.
-fn disturb(pipeline: &Pipeline, faults: &[Fault], mut server: Option<&mut Server>) -> Vec<String> {
+fn disturb(pipeline: &Pipeline, faults: &[Fault], server: Option<&mut Server>) -> Vec<String> {
+    disturb_with(pipeline, faults, server).0
+}
+
+/// The same, and what is left.
+fn disturb_with<'p>(pipeline: &'p Pipeline, faults: &[Fault], mut server: Option<&mut Server>) -> (Vec<String>, World<'p>) {
     let calm = World::new(pipeline, None);
     calm.start(&[], true).succeed();
     let expected = calm.rows();
@@ -107,7 +113,7 @@ fn disturb(pipeline: &Pipeline, faults: &[Fault], mut server: Option<&mut Server
     }
     // Another start has nothing to do, and says so.
     assert!(world.start(&[], true).succeed().contains("already complete at epoch"));
-    done
+    (done, world)
 }
 
 struct Disturbed<'w> {

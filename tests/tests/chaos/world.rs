@@ -22,6 +22,31 @@ pub(crate) struct Pipeline {
     repeating: BTreeSet<&'static str>,
 }
 
+impl Pipeline {
+    /// One whose outputs repeat nothing and replace nothing.
+    pub(crate) fn new(name: &'static str, text: String, rows: BTreeMap<&'static str, u64>) -> Pipeline {
+        Pipeline { name, text, rows, tables: BTreeMap::new(), repeating: BTreeSet::new() }
+    }
+}
+
+/// How a start goes about it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    /// Milliseconds from epoch to epoch.
+    pub(crate) every_ms: u64,
+    /// Milliseconds from the end of one plugin's instance to that of another.
+    pub(crate) trap_every_ms: Option<u64>,
+    /// Attempts within one process.
+    pub(crate) restarts: u64,
+}
+
+impl Default for Settings {
+    /// A run that cannot go on is to say so soon.
+    fn default() -> Settings {
+        Settings { every_ms: 100, trap_every_ms: None, restarts: 1 }
+    }
+}
+
 /// P083: one generator that three outputs read goes on for all of them. Three transactional sinks behind one source: plain files, folders of files, and a component.
 fn sinks() -> Pipeline {
     let jsonl = plugin("jsonl");
@@ -80,7 +105,7 @@ steps = [
 ]
 "#
     );
-    Pipeline { name: "sinks", text, rows: [("events", 40_000)].into(), tables: BTreeMap::new(), repeating: BTreeSet::new() }
+    Pipeline::new("sinks", text, [("events", 40_000)].into())
 }
 
 /// The flights example as it is, one of its outputs at-least-once.
@@ -129,6 +154,7 @@ pub(crate) struct World<'p> {
     pub(crate) disks: Option<Disks>,
     /// Where a server keeps the epochs; without it they are in the folder.
     bucket: Option<Place>,
+    settings: Settings,
 }
 
 /// The disks that epochs and outputs are on.
@@ -145,12 +171,16 @@ impl<'p> World<'p> {
         fs::create_dir(folder.path().join("lines")).unwrap();
         let disks = (lasts.is_some() && mounts::are_possible())
             .then(|| Disks { state: SmallDisk::mount(&folder.path().join("state")), out: SmallDisk::mount(&folder.path().join("out")) });
-        World { pipeline, folder, file, lasts, disks, bucket: None }
+        World { pipeline, folder, file, lasts, disks, bucket: None, settings: Settings::default() }
     }
 
     /// One whose epochs are kept by the server at `endpoint`.
     pub(crate) fn with_epochs_at(pipeline: &'p Pipeline, lasts: f64, endpoint: &str) -> World<'p> {
         World { bucket: Some(Place::s3_at(endpoint)), ..World::new(pipeline, Some(lasts)) }
+    }
+
+    pub(crate) fn with_settings(self, settings: Settings) -> World<'p> {
+        World { settings, ..self }
     }
 
     fn out(&self) -> PathBuf {
@@ -167,13 +197,15 @@ impl<'p> World<'p> {
             Some(seconds) if !hurry => self.pipeline.rows.iter().map(|(name, rows)| (*name, *rows as f64 / seconds)).collect(),
             Some(_) | None => BTreeMap::new(),
         };
-        // A run that cannot go on is to say so soon.
-        let mut settings = json!({ "parallelism": 2, "restarts": { "max": 1, "within": "10m", "backoff": "10ms..10ms" } });
+        let Settings { every_ms, trap_every_ms, restarts } = self.settings;
+        let mut settings = json!({ "parallelism": 2, "restarts": { "max": restarts, "within": "10m", "backoff": "10ms..10ms" } });
         if let Some(bucket) = &self.bucket {
             settings["stateUrl"] = bucket.name().into();
             settings["stateOptions"] = json!(bucket.options());
         }
-        let trial = json!({ "folder": self.folder.path(), "every_ms": 100, "pace": pace, "pause": Value::Null, "settings": settings });
+        let trial = json!({
+            "folder": self.folder.path(), "every_ms": every_ms, "pace": pace, "pause": Value::Null, "settings": settings, "trap_every_ms": trap_every_ms,
+        });
         let mut all = vec![format!("--trial={trial}")];
         all.extend(arguments.iter().map(|argument| (*argument).to_string()));
         Run::start(&self.file, &all)

@@ -42,7 +42,7 @@ fn sources_and_sinks_import_their_world_and_wasi() {
 fn what_is_packed_already_stays_as_it_is() {
     let path = crate::root().join("plugins/target/components/mask-pii.wasm");
     let bytes = fs::read(path).unwrap();
-    assert!(pack::component(bytes.clone()).unwrap() == bytes);
+    assert!(tidegate_guests::pack(bytes.clone()).unwrap() == bytes);
 }
 
 #[test]

@@ -388,7 +388,7 @@ fn the_sink_keeps_its_contract_in_every_format() {
                 }
                 all_rows(source_in(folder.path(), json!({ "path": "out", "schema": schema_option() })).as_ref())
             };
-            SinkWorld { sink: Box::new(sink), visible: Box::new(visible), hidden: Box::new(hidden) }
+            SinkWorld::new(sink, visible, hidden)
         });
     }
 }

@@ -1,6 +1,6 @@
 //! The writer of one task.
 
-use super::{Bound, bind, instance, operator, sink_error};
+use super::{Bound, bind, changes, instance, operator, sink_error};
 use crate::bindings::sink::SinkPlugin;
 use crate::bindings::sink::exports::tidegate::plugin::sink as wit;
 use crate::fault::{Failure, broken, placed};
@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidegate_api::sink::RowError;
 use tidegate_api::{
-    CommitToken, Epoch, Error, ErrorKind, Flushed, PreCommit, Result, ResultExt, Retry, Sink, SinkCtx, TransactionalSink, Written, hidden,
+    ChangeMode, CommitToken, Epoch, Error, ErrorKind, Flushed, PreCommit, Result, ResultExt, Retry, Sink, SinkCtx, TransactionalSink,
+    Written, hidden,
 };
 use wasmtime::component::ResourceAny;
 
@@ -30,6 +31,8 @@ pub(super) struct Writer {
     plan: wit::Plan,
     instance: Instance<SinkPlugin>,
     writer: ResourceAny,
+    /// The schema that the guest was bound to, if it is another than the output's.
+    changes: Option<SchemaRef>,
     rows: Encoder,
     keys: Encoder,
     key_schema: SchemaRef,
@@ -43,15 +46,17 @@ impl Writer {
         let mut instance = instance(&plugin, &operator, ctx.task)?;
         let mut scope = task_scope(config, &ctx.run, ctx.task, ctx.tasks);
         scope.operator = crate::instance::file_name(&operator);
-        let Bound { plan, reads } = bind(&plugin, &mut instance, &scope, &ctx.schema)?;
-        let rows = Encoder::new(&ctx.schema, reads).context(|| format!("plugin `{}`", plugin.name()))?;
+        let offered = changes::offered(&ctx.schema, &ctx.mode);
+        let Bound { plan, reads } = bind(&plugin, &mut instance, &scope, &offered)?;
+        let rows = Encoder::new(&offered, reads).context(|| format!("plugin `{}`", plugin.name()))?;
         let key_schema = Arc::new(Schema::new(vec![hidden::key_field()]));
         let keys = Encoder::new(&key_schema, vec![0])?;
         let writer = instance.call("writer.open", Duration::ZERO, async |store, guest| {
             guest.tidegate_plugin_sink().writer().call_open(store, &scope, rows.schema_message()).await
         });
         let writer = writer.map_err(Failure::into_error)?;
-        Ok(Writer { plugin, ctx, plan, instance, writer, rows, keys, key_schema, lost: false })
+        let changes = matches!(ctx.mode, ChangeMode::Upsert { .. }).then_some(offered);
+        Ok(Writer { plugin, ctx, plan, instance, writer, changes, rows, keys, key_schema, lost: false })
     }
 
     pub(super) fn guarantee(&self) -> wit::Guarantee {
@@ -78,7 +83,10 @@ impl Writer {
         if rows.num_rows() == 0 {
             return Ok(written);
         }
-        let projected = self.rows.project(rows)?;
+        let projected = match &self.changes {
+            None => self.rows.project(rows)?,
+            Some(offered) => self.rows.project(&changes::with_kinds(rows, offered)?)?,
+        };
         let per_row = size_of(&projected).div_ceil(rows.num_rows());
         let per_call = (MAX_BYTES / per_row.max(1)).clamp(1, MAX_ROWS);
         let mut at = 0;

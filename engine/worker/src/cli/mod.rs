@@ -8,6 +8,7 @@ mod inspect;
 mod lists;
 mod place;
 mod plan;
+mod plugin;
 mod progress;
 mod run;
 mod savepoint;
@@ -118,6 +119,9 @@ enum Verb {
         #[arg(long)]
         epoch: Option<u64>,
     },
+    /// Begin, build, look at and try out a plugin
+    #[command(subcommand, arg_required_else_help = true)]
+    Plugin(plugin::PluginVerb),
     /// List the steps, or show one
     Steps {
         /// A step's `op`
@@ -183,6 +187,7 @@ pub(crate) fn main() -> ExitCode {
             inspect::run(&state, &inspect::Wanted { epoch, keys, verify, json: format == ReportFormat::Json })
         }
         Verb::Savepoint { state, dest, epoch } => savepoint::run(&state, &dest, epoch),
+        Verb::Plugin(verb) => plugin::main(verb),
         Verb::Steps { name } => lists::steps(name.as_deref()),
         Verb::Connectors { name } => lists::connectors(name.as_deref()),
         Verb::Functions { name } => lists::functions(name.as_deref()),

@@ -69,8 +69,10 @@ pub(super) fn run(path: &Path, args: &RunArgs) -> u8 {
     if let Some(hook) = trial.as_ref().and_then(Trial::hook) {
         settings = settings.with_kill_hook(hook);
     }
+    let traps = trial.as_ref().and_then(|trial| trial.trap_every_ms).map(std::time::Duration::from_millis);
+    let plugins = host_config().with_trap_every(traps);
     let stdout = StdoutTarget::new(Pipe { stop: Arc::clone(&stop) });
-    let host = FileHost::new(Arc::clone(&file), settings, host_config(), stop, Box::new(move |record| shown.show(record)));
+    let host = FileHost::new(Arc::clone(&file), settings, plugins, stop, Box::new(move |record| shown.show(record)));
     let host = Arc::new(host.with_stdout(stdout).with_trial(trial_host));
     // All mistakes with their lines, before anything starts; the run itself would only name their paths.
     match block_on(host.check()) {

@@ -30,6 +30,9 @@ pub(super) struct Trial {
     /// Settings in place of the file's.
     #[serde(default)]
     pub(super) settings: Map<String, Value>,
+    /// How often an instance of a plugin is ended in the middle of its work, in milliseconds.
+    #[serde(default)]
+    pub(super) trap_every_ms: Option<u64>,
 }
 
 /// Where a trial stands still.

@@ -1,30 +1,35 @@
 //! What the scripts are written in.
 
 use super::SinkWorld;
-use arrow::array::RecordBatch;
+use crate::rules::Rule;
+use crate::verdict::{Conviction, Record, Verdict, cut};
+use arrow::array::{BinaryArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use std::sync::Arc;
 use tidegate_api::testkit::sorted_rows;
 use tidegate_api::{
-    AnySink, CommitOutcome, CommitToken, Committer, Epoch, Generation, PreCommit, RunId, RunIdentity, SinkCtx, TransactionalSink,
+    AnySink, ChangeMode, CommitOutcome, CommitToken, Committer, Epoch, Flushed, Generation, Guarantee, OutputSink, PreCommit, Result,
+    RunId, RunIdentity, SinkCtx, SinkInput, TransactionalSink,
 };
 
 /// A maker of worlds, and the rows that go into them.
 pub(super) struct Bench<'a> {
-    script: &'static str,
+    record: &'a Record,
     schema: SchemaRef,
     rows: &'a [RecordBatch],
-    world: &'a dyn Fn() -> SinkWorld,
+    world: &'a dyn Fn() -> Result<SinkWorld>,
 }
 
 impl<'a> Bench<'a> {
-    pub(super) fn new(script: &'static str, schema: SchemaRef, rows: &'a [RecordBatch], world: &'a dyn Fn() -> SinkWorld) -> Self {
-        Bench { script, schema, rows, world }
+    pub(super) fn new(record: &'a Record, schema: SchemaRef, rows: &'a [RecordBatch], world: &'a dyn Fn() -> Result<SinkWorld>) -> Self {
+        Bench { record, schema, rows, world }
     }
 
     /// A new, empty world.
-    pub(super) fn world(&self) -> World<'_> {
-        World { bench: self, world: (self.world)() }
+    pub(super) fn world(&self) -> Verdict<World<'_>> {
+        let world =
+            (self.world)().map_err(|error| self.record.convict(Rule::CallsSucceed, format!("a new world cannot be made: {error}")))?;
+        Ok(World { bench: self, world })
     }
 
     /// A batch; different numbers may give the same one.
@@ -76,77 +81,149 @@ impl Who {
     }
 }
 
-impl World<'_> {
-    /// Fails with the rule unless `kept` holds.
-    pub(super) fn rule(&self, kept: bool, rule: &str) {
-        assert!(kept, "script `{}`: {rule}", self.bench.script);
+impl<'a> World<'a> {
+    /// Convicts of the rule unless `kept` holds.
+    pub(super) fn rule(&self, rule: Rule, kept: bool, detail: &str) -> Verdict {
+        self.bench.record.hold(rule, kept, || detail.to_string())
+    }
+
+    /// Another instance of the sink.
+    fn sink(&self) -> Verdict<Arc<dyn OutputSink>> {
+        (self.world.sink)().map_err(|error| self.bench.record.convict(Rule::CallsSucceed, format!("another instance: {error}")))
     }
 
     /// Another instance of a sink's writer.
-    pub(super) fn writer(&self, who: Who) -> Writer {
+    pub(super) fn writer(&self, who: Who) -> Verdict<Writer<'a>> {
         let ctx = SinkCtx::new(who.identity(), Arc::clone(&self.bench.schema)).with_task(who.task, 3).with_exactly_once(true);
-        match (self.world.sink)().open(ctx) {
-            Ok(AnySink::Transactional(writer)) => Writer { writer, script: self.bench.script },
-            Ok(AnySink::AtLeastOnce(_)) => panic!("script `{}`: the sink has two phases", self.bench.script),
-            Err(error) => panic!("script `{}`: the sink opens: {error}", self.bench.script),
+        let failed = |what: String| self.bench.record.convict(Rule::CallsSucceed, what);
+        match self.sink()?.open(ctx) {
+            Ok(AnySink::Transactional(writer)) => Ok(Writer { writer, record: self.bench.record }),
+            Ok(AnySink::AtLeastOnce(_)) => Err(failed("the sink has no two phases".to_string())),
+            Err(error) => Err(failed(format!("`open` failed: {error}"))),
         }
     }
 
     /// Another instance of a sink's committer.
-    pub(super) fn committer(&self, who: Who) -> TestCommitter {
+    pub(super) fn committer(&self, who: Who) -> Verdict<TestCommitter> {
         let ctx = SinkCtx::for_commit(who.identity());
-        match (self.world.sink)().committer(ctx) {
-            Ok(committer) => TestCommitter { committer, script: self.bench.script },
-            Err(error) => panic!("script `{}`: the committer opens: {error}", self.bench.script),
+        let committer = self.sink()?.committer(ctx);
+        let script = self.bench.record.current();
+        match committer {
+            Ok(committer) => Ok(TestCommitter { committer, script }),
+            Err(error) => Err(self.bench.record.convict(Rule::CallsSucceed, format!("the committer does not open: {error}"))),
         }
     }
 
     /// Prepares an epoch of these rows, by a writer that dies right after.
-    pub(super) fn prepared(&self, who: Who, epoch: u64, rows: &RecordBatch) -> CommitToken {
-        let mut writer = self.writer(who);
-        writer.write(rows);
+    pub(super) fn prepared(&self, who: Who, epoch: u64, rows: &RecordBatch) -> Verdict<CommitToken> {
+        let mut writer = self.writer(who)?;
+        writer.write(rows)?;
         writer.token(epoch)
     }
 
     /// What a reader sees is exactly this.
-    pub(super) fn sees(&self, expected: &[&RecordBatch], rule: &str) {
+    pub(super) fn sees(&self, rule: Rule, expected: &[&RecordBatch], detail: &str) -> Verdict {
+        let found = (self.world.visible)();
+        let found =
+            found.map_err(|error| self.bench.record.convict(Rule::CallsSucceed, format!("what a reader sees cannot be read: {error}")))?;
         let expected: Vec<RecordBatch> = expected.iter().map(|rows| (*rows).clone()).collect();
-        let (found, expected) = (sorted_rows(&(self.world.visible)()), sorted_rows(&expected));
-        assert_eq!(found, expected, "script `{}`: {rule}", self.bench.script);
+        let (found, expected) = (sorted_rows(&found), sorted_rows(&expected));
+        self.bench.record.hold(rule, found == expected, || {
+            let other = found.iter().find(|row| count(&found, row) != count(&expected, row));
+            let other = other.or_else(|| expected.iter().find(|row| count(&found, row) != count(&expected, row)));
+            let other = other.map_or_else(String::new, |row| {
+                format!("; `{}` is there {} times instead of {}", cut(row), count(&found, row), count(&expected, row))
+            });
+            format!("{detail}: a reader sees {} rows instead of {}{other}", found.len(), expected.len())
+        })
     }
 
-    /// So much is neither committed nor undone.
-    pub(super) fn hides(&self, expected: usize, rule: &str) {
-        let found = (self.world.hidden)();
-        assert_eq!(found == 0, expected == 0, "script `{}`: {rule}: {found} things are hidden", self.bench.script);
+    /// A writer of any guarantee, whose barriers deliver.
+    pub(super) fn any_writer(&self, who: Who) -> Verdict<AnyWriter<'a>> {
+        let record = self.bench.record;
+        let failed = |error: tidegate_api::Error| record.convict(Rule::CallsSucceed, format!("`open` failed: {error}"));
+        let sink = self.sink()?;
+        let plan = sink.plan(&SinkInput::new(Arc::clone(&self.bench.schema), ChangeMode::Append)).map_err(failed)?;
+        let tasks = plan.max_parallelism.map_or(3, |most| most.clamp(1, 3));
+        let ctx = SinkCtx::new(who.identity(), Arc::clone(&self.bench.schema));
+        let ctx = ctx.with_task(who.task, tasks).with_keys(plan.wants_keys).with_exactly_once(plan.guarantee == Guarantee::ExactlyOnce);
+        let writer = sink.open(ctx).map_err(failed)?;
+        let committer = match &writer {
+            AnySink::Transactional(_) => Some(self.committer(who)?),
+            AnySink::AtLeastOnce(_) => None,
+        };
+        Ok(AnyWriter { writer, committer, wants_keys: plan.wants_keys, record })
     }
+
+    /// A reader sees all of this at least once, and nothing else.
+    pub(super) fn has(&self, rule: Rule, written: &[&RecordBatch], detail: &str) -> Verdict {
+        self.has_at_least(rule, written, written, detail)
+    }
+
+    /// A reader sees all that was delivered at least once, and nothing but what was written.
+    pub(super) fn has_at_least(&self, rule: Rule, delivered: &[&RecordBatch], written: &[&RecordBatch], detail: &str) -> Verdict {
+        let found = (self.world.visible)();
+        let found =
+            found.map_err(|error| self.bench.record.convict(Rule::CallsSucceed, format!("what a reader sees cannot be read: {error}")))?;
+        let rows = |batches: &[&RecordBatch]| sorted_rows(&batches.iter().map(|rows| (*rows).clone()).collect::<Vec<_>>());
+        let (found, delivered, written) = (sorted_rows(&found), rows(delivered), rows(written));
+        let missing = delivered.iter().find(|row| count(&found, row) < count(&delivered, row));
+        self.bench.record.hold(rule, missing.is_none(), || {
+            let row = missing.map_or("", |row| row.as_str());
+            format!(
+                "{detail}: a reader does not see `{}`, or not often enough; it sees {} rows, {} were delivered",
+                cut(row),
+                found.len(),
+                delivered.len()
+            )
+        })?;
+        let odd = found.iter().find(|row| !written.contains(row));
+        self.bench.record.hold(Rule::NothingInvented, odd.is_none(), || {
+            format!("{detail}: a reader sees `{}`, which was never written", cut(odd.map_or("", |row| row.as_str())))
+        })
+    }
+
+    /// So much is neither committed nor undone, as far as the kit can look.
+    pub(super) fn hides(&self, rule: Rule, expected: usize, detail: &str) -> Verdict {
+        let Some(hidden) = &self.world.hidden else { return Ok(()) };
+        let found = hidden();
+        let found =
+            found.map_err(|error| self.bench.record.convict(Rule::CallsSucceed, format!("what is hidden cannot be counted: {error}")))?;
+        self.rule(rule, (found == 0) == (expected == 0), &format!("{detail}: {found} things are hidden"))
+    }
+}
+
+fn count(rows: &[String], row: &String) -> usize {
+    rows.iter().filter(|other| *other == row).count()
 }
 
 /// A writer whose failures break a rule.
-pub(super) struct Writer {
+pub(super) struct Writer<'a> {
     writer: Box<dyn TransactionalSink>,
-    script: &'static str,
+    record: &'a Record,
 }
 
-impl Writer {
-    pub(super) fn write(&mut self, rows: &RecordBatch) {
+impl Writer<'_> {
+    pub(super) fn write(&mut self, rows: &RecordBatch) -> Verdict {
         match self.writer.write(rows, None) {
-            Ok(written) => assert!(written.bad.is_empty(), "script `{}`: good rows are taken", self.script),
-            Err(error) => panic!("script `{}`: the sink writes: {error}", self.script),
+            Ok(written) if written.bad.is_empty() => Ok(()),
+            Ok(written) => Err(self.record.convict(Rule::CallsSucceed, format!("{} good rows are refused", written.bad.len()))),
+            Err(error) => Err(self.record.convict(Rule::CallsSucceed, format!("`write` failed: {error}"))),
         }
     }
 
-    pub(super) fn pre_commit(&mut self, epoch: u64) -> Option<CommitToken> {
+    pub(super) fn pre_commit(&mut self, epoch: u64) -> Verdict<Option<CommitToken>> {
         match self.writer.pre_commit(Epoch(epoch)) {
-            Ok(PreCommit::Token(token)) => Some(token),
-            Ok(PreCommit::Nothing) => None,
-            Ok(PreCommit::Later) => panic!("script `{}`: the sink answers a barrier at once here", self.script),
-            Err(error) => panic!("script `{}`: the sink prepares: {error}", self.script),
+            Ok(PreCommit::Token(token)) => Ok(Some(token)),
+            Ok(PreCommit::Nothing) => Ok(None),
+            Ok(PreCommit::Later) => Err(self.record.convict(Rule::CallsSucceed, "a barrier is not answered at once, which the kit needs")),
+            Err(error) => Err(self.record.convict(Rule::CallsSucceed, format!("`prepare` of epoch {epoch} failed: {error}"))),
         }
     }
 
-    pub(super) fn token(&mut self, epoch: u64) -> CommitToken {
-        self.pre_commit(epoch).unwrap_or_else(|| panic!("script `{}`: an epoch with rows has a token", self.script))
+    pub(super) fn token(&mut self, epoch: u64) -> Verdict<CommitToken> {
+        let token = self.pre_commit(epoch)?;
+        token.ok_or_else(|| self.record.convict(Rule::CommitShows, format!("epoch {epoch} has rows and no token")))
     }
 
     /// What an old writer does that wakes late; it may fail.
@@ -159,32 +236,87 @@ impl Writer {
     }
 }
 
-/// A committer whose failures break a rule.
+/// A writer of any guarantee.
+pub(super) struct AnyWriter<'a> {
+    writer: AnySink,
+    /// What shows an epoch, if it has two phases.
+    committer: Option<TestCommitter>,
+    wants_keys: bool,
+    record: &'a Record,
+}
+
+impl AnyWriter<'_> {
+    /// Writes a batch. Its number makes its rows' keys: the same number again gives the same keys.
+    pub(super) fn write(&mut self, number: usize, rows: &RecordBatch) -> Verdict {
+        let keys: Vec<Vec<u8>> = (0..rows.num_rows()).map(|row| format!("{number}/{row}").into_bytes()).collect();
+        let keys = BinaryArray::from_iter_values(keys);
+        let keys = self.wants_keys.then_some(&keys);
+        let written = match &mut self.writer {
+            AnySink::AtLeastOnce(writer) => writer.write(rows, keys),
+            AnySink::Transactional(writer) => writer.write(rows, keys),
+        };
+        let written = written.map_err(|error| self.record.convict(Rule::CallsSucceed, format!("`write` failed: {error}")))?;
+        let refused = written.bad.len();
+        self.record.hold(Rule::CallsSucceed, refused == 0, || format!("{refused} good rows are refused"))
+    }
+
+    /// Everything is delivered behind this.
+    pub(super) fn barrier(&mut self, epoch: u64, rule: Rule) -> Verdict {
+        let failed =
+            |error: tidegate_api::Error| self.record.convict(Rule::CallsSucceed, format!("the barrier of epoch {epoch} failed: {error}"));
+        let later = || self.record.convict(Rule::CallsSucceed, "a barrier is not answered at once, which the kit needs");
+        match &mut self.writer {
+            AnySink::AtLeastOnce(writer) => match writer.flush(Epoch(epoch)).map_err(failed)? {
+                Flushed::Done => Ok(()),
+                Flushed::Later => Err(later()),
+            },
+            AnySink::Transactional(writer) => match writer.pre_commit(Epoch(epoch)).map_err(failed)? {
+                PreCommit::Nothing => Ok(()),
+                PreCommit::Later => Err(later()),
+                PreCommit::Token(token) => {
+                    let Some(committer) = &mut self.committer else { return Ok(()) };
+                    let outcome = committer.commit_one(epoch, &token)?;
+                    self.record.hold(rule, is_visible(&outcome), || format!("the commit of epoch {epoch} says {outcome:?}"))
+                }
+            },
+        }
+    }
+}
+
+/// A committer whose failures break a rule. Goes to other threads, so it keeps no record.
 pub(super) struct TestCommitter {
     committer: Box<dyn Committer>,
     script: &'static str,
 }
 
 impl TestCommitter {
-    pub(super) fn commit(&mut self, epoch: u64, tokens: &[CommitToken]) -> Vec<CommitOutcome> {
+    fn convict(&self, rule: Rule, detail: String) -> Conviction {
+        Conviction { script: self.script, rule, detail }
+    }
+
+    pub(super) fn commit(&mut self, epoch: u64, tokens: &[CommitToken]) -> Verdict<Vec<CommitOutcome>> {
         let outcomes = self.committer.commit(Epoch(epoch), tokens);
-        let outcomes = outcomes.unwrap_or_else(|error| panic!("script `{}`: the sink commits epoch {epoch}: {error}", self.script));
-        assert_eq!(outcomes.len(), tokens.len(), "script `{}`: one outcome per token", self.script);
-        outcomes
+        let outcomes = outcomes.map_err(|error| self.convict(Rule::TokenAnywhere, format!("`commit` of epoch {epoch} failed: {error}")))?;
+        if outcomes.len() != tokens.len() {
+            return Err(self.convict(Rule::OutcomesMatch, format!("{} outcomes for {} tokens", outcomes.len(), tokens.len())));
+        }
+        Ok(outcomes)
     }
 
-    pub(super) fn commit_one(&mut self, epoch: u64, token: &CommitToken) -> CommitOutcome {
-        self.commit(epoch, std::slice::from_ref(token)).remove(0)
+    /// The outcome of one token.
+    pub(super) fn commit_one(&mut self, epoch: u64, token: &CommitToken) -> Verdict<CommitOutcome> {
+        let mut outcomes = self.commit(epoch, std::slice::from_ref(token))?;
+        outcomes.pop().ok_or_else(|| self.convict(Rule::OutcomesMatch, "no outcome for a token".to_string()))
     }
 
-    pub(super) fn abort(&mut self, epoch: u64, tokens: &[CommitToken]) {
+    pub(super) fn abort(&mut self, epoch: u64, tokens: &[CommitToken]) -> Verdict {
         let aborted = self.committer.abort(Epoch(epoch), tokens);
-        aborted.unwrap_or_else(|error| panic!("script `{}`: the sink gives epoch {epoch} up: {error}", self.script));
+        aborted.map_err(|error| self.convict(Rule::AbortUndoes, format!("`abort` of epoch {epoch} failed: {error}")))
     }
 
-    pub(super) fn recover(&mut self, keep: &[CommitToken]) {
+    pub(super) fn recover(&mut self, keep: &[CommitToken]) -> Verdict {
         let recovered = self.committer.recover(keep);
-        recovered.unwrap_or_else(|error| panic!("script `{}`: the sink recovers: {error}", self.script));
+        recovered.map_err(|error| self.convict(Rule::RecoverUndoes, format!("`recover` failed: {error}")))
     }
 }
 

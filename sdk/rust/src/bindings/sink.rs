@@ -91,7 +91,9 @@ pub mod exports {
                     pub reads: ::core::option::Option<_rt::Vec<u32>>,
                     /// Whether `write` wants each row's deterministic key.
                     pub wants_keys: bool,
-                    /// `append` (only final rows), `upsert` (rows that replace or delete by key), `changelog` (both, the row kind as a column).
+                    /// `append` (only final rows), `upsert` (rows that replace or delete by key), `changelog` (both). The rows of an output that replaces
+                    /// rows have marked key columns and a last column `_kind` of row kinds: 2 puts a row, whether or not there was one of its key, 3 deletes
+                    /// it and has nulls, or the last values, beside the key. Final rows have no such column.
                     pub accepts: _rt::String,
                     /// `any` (each row may go to any task), `by-key` (rows of equal key go to one task).
                     pub distribution: _rt::String,

@@ -290,6 +290,8 @@ pub mod tidegate {
             pub type Batch = _rt::Vec<u8>;
             /// A schema: one Arrow IPC schema message, in the encapsulated form. A column of type `UInt8` whose field metadata has the key
             /// `tidegate.kind` carries row kinds: 0 insert, 1 update-before, 2 update-after, 3 delete. A schema has at most one such column.
+            /// Where rows replace each other, the columns whose values say which row is meant have the field metadata `tidegate.key`; its value is
+            /// the column's place in the key, from 0.
             pub type Schema = _rt::Vec<u8>;
             /// A row that could not be processed. It costs this row, not its batch.
             #[derive(Clone, PartialEq)]

@@ -1,0 +1,143 @@
+//! Commands that reach a plugin's outside: they fill it, empty it, and say what a reader sees.
+
+use serde_json::Value;
+use std::fmt;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+use tidegate_api::{Clock, Error, Result, SystemClock};
+
+/// What a command may print, at most.
+const MAX_OUTPUT: u64 = 64 << 20;
+/// What is shown of what a failed one said.
+const MAX_SHOWN: usize = 500;
+/// How often a running one is looked at.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// A command of the table `[conformance]`: a text for `sh -c`, or a program and its arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// A line for the shell.
+    Shell(String),
+    /// A program and its arguments, run without a shell.
+    Program(Vec<String>),
+}
+
+impl Command {
+    /// Reads a text, or a list of texts that is not empty.
+    pub(crate) fn parse(value: &Value) -> Result<Command, String> {
+        let wrong = || format!("expected a line for `sh -c`, or a list of a program and its arguments, found `{value}`");
+        match value {
+            Value::String(line) => Ok(Command::Shell(line.clone())),
+            Value::Array(parts) => {
+                let parts: Option<Vec<String>> = parts.iter().map(|part| part.as_str().map(str::to_string)).collect();
+                parts.filter(|parts| !parts.is_empty()).map(Command::Program).ok_or_else(wrong)
+            }
+            _ => Err(wrong()),
+        }
+    }
+
+    /// Runs it in a folder and returns what it printed. Its standard input is empty.
+    ///
+    /// # Errors
+    /// `External` if it cannot be started, fails, prints too much or takes longer than `deadline`; with what it said on standard error.
+    pub fn run(&self, folder: &Path, deadline: Duration) -> Result<String> {
+        let failed = |what: String| Error::external(format!("the command `{self}` {what}"));
+        let io = |error: std::io::Error| failed(format!("cannot be run: {error}"));
+        // Files, so that nobody has to read while it runs, and a child that it leaves behind holds nobody up.
+        let (mut printed, mut said) = (tempfile::tempfile().map_err(io)?, tempfile::tempfile().map_err(io)?);
+        let mut command = match self {
+            Command::Shell(line) => {
+                let mut shell = std::process::Command::new("sh");
+                shell.arg("-c").arg(line);
+                shell
+            }
+            Command::Program(parts) => {
+                let mut program = std::process::Command::new(parts.first().map_or("", String::as_str));
+                program.args(parts.iter().skip(1));
+                program
+            }
+        };
+        if !folder.as_os_str().is_empty() {
+            command.current_dir(folder);
+        }
+        command.stdin(Stdio::null()).stdout(printed.try_clone().map_err(io)?).stderr(said.try_clone().map_err(io)?);
+        let mut child = command.spawn().map_err(io)?;
+        let ended = wait(&mut child, &printed, deadline);
+        if ended.is_err() {
+            // It may have ended by itself meanwhile.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let status = ended.map_err(failed)?;
+        if !status.success() {
+            let said = text_of(&mut said).map_err(io)?;
+            let said: String = said.trim().chars().take(MAX_SHOWN).collect();
+            return Err(failed(format!("failed with {status}; it said: {said}")));
+        }
+        text_of(&mut printed).map_err(io)
+    }
+}
+
+fn wait(child: &mut Child, printed: &File, deadline: Duration) -> std::result::Result<std::process::ExitStatus, String> {
+    let until = SystemClock.monotonic().saturating_add(deadline);
+    loop {
+        if let Some(status) = child.try_wait().map_err(|error| format!("cannot be waited for: {error}"))? {
+            return Ok(status);
+        }
+        if printed.metadata().is_ok_and(|file| file.len() > MAX_OUTPUT) {
+            return Err(format!("printed more than {MAX_OUTPUT} bytes and was ended"));
+        }
+        if SystemClock.monotonic() >= until {
+            return Err(format!("took longer than {deadline:?} and was ended"));
+        }
+        std::thread::park_timeout(LOOK);
+    }
+}
+
+fn text_of(file: &mut File) -> std::io::Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.take(MAX_OUTPUT).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Command::Shell(line) => f.write_str(line),
+            Command::Program(parts) => f.write_str(&parts.join(" ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const LONG: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn a_command_runs_in_its_folder_and_its_words_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a"), "one\ntwo\n").unwrap();
+        assert_eq!(Command::parse(&json!("cat a")).unwrap().run(folder.path(), LONG).unwrap(), "one\ntwo\n");
+        assert_eq!(Command::parse(&json!(["cat", "a"])).unwrap().run(folder.path(), LONG).unwrap(), "one\ntwo\n");
+        let error = Command::parse(&json!("echo away >&2; exit 3")).unwrap().run(folder.path(), LONG).unwrap_err().to_string();
+        assert!(error.contains("exit status: 3") && error.contains("away"), "{error}");
+        let error = Command::parse(&json!(["no-such-program"])).unwrap().run(folder.path(), LONG).unwrap_err().to_string();
+        assert!(error.contains("`no-such-program` cannot be run"), "{error}");
+        for odd in [json!([]), json!(7), json!([1])] {
+            assert!(Command::parse(&odd).is_err(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_takes_too_long_is_ended() {
+        let error = Command::Shell("exec sleep 60".into()).run(Path::new(""), Duration::from_millis(50)).unwrap_err().to_string();
+        assert!(error.contains("took longer than 50ms"), "{error}");
+    }
+}

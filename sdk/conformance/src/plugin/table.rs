@@ -1,0 +1,156 @@
+//! The table `[conformance]` of a plugin's `plugin.toml`.
+
+use super::command::Command;
+use arrow::datatypes::SchemaRef;
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tidegate_api::config::{Options, Problem};
+use tidegate_api::{Result, types};
+
+/// Calls made to find a leak.
+const CALLS: usize = 100_000;
+/// Rows read of each split of a source.
+const ROWS: usize = 400;
+
+/// How a plugin is judged, and how its outside is reached.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Conformance {
+    /// The folder of `plugin.toml`: commands run in it, relative files and grants start there.
+    pub folder: PathBuf,
+    /// The configuration, overlaid on that of the plugin.
+    pub config: Map<String, Value>,
+    /// What it is granted, as `allow` of a pipeline file, unless the plugin was given grants already.
+    pub allow: Map<String, Value>,
+    /// The columns handed to a transform or sink.
+    pub input: Option<SchemaRef>,
+    /// Rows for a transform beside the generated ones: a file of JSON lines.
+    pub rows: Option<PathBuf>,
+    /// The event-time column that a source's watermarks speak of.
+    pub time_column: Option<String>,
+    /// Fills what a source reads.
+    pub seed: Option<Command>,
+    /// Makes new splits appear.
+    pub seed_more: Option<Command>,
+    /// Prints as JSON lines what a reader of a sink's place sees now.
+    pub read_back: Option<Command>,
+    /// Prints a line for whatever is neither committed nor undone.
+    pub leftovers: Option<Command>,
+    /// Empties the outside.
+    pub reset: Option<Command>,
+    /// How long a command may take.
+    pub deadline: Duration,
+    /// How long a source's poll may wait for the outside.
+    pub wait: Duration,
+    /// Rows read of each split of a source.
+    pub source_rows: usize,
+    /// Calls made to find a leak.
+    pub calls: usize,
+    /// The plugin's version, if it is known.
+    pub version: Option<String>,
+    /// The file of an older version, whose positions and tokens must be read.
+    pub upgrade_from: Option<PathBuf>,
+}
+
+impl Conformance {
+    /// Without an outside: enough for transforms, and for sources that need none.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Conformance {
+            folder: folder.into(),
+            config: Map::new(),
+            allow: Map::new(),
+            input: None,
+            rows: None,
+            time_column: None,
+            seed: None,
+            seed_more: None,
+            read_back: None,
+            leftovers: None,
+            reset: None,
+            deadline: Duration::from_secs(60),
+            wait: Duration::from_millis(20),
+            source_rows: ROWS,
+            calls: CALLS,
+            version: None,
+            upgrade_from: None,
+        }
+    }
+
+    /// Reads the table.
+    ///
+    /// # Errors
+    /// Every mistake, by its key.
+    pub fn parse(table: &Map<String, Value>, folder: &Path) -> Result<Conformance, Vec<Problem>> {
+        let mut it = Conformance::new(folder);
+        let mut options = Options::new(table);
+        it.config = options.table("config").cloned().unwrap_or_default();
+        it.allow = options.table("allow").cloned().unwrap_or_default();
+        match options.value("input").map(types::schema_of) {
+            Some(Ok(schema)) => it.input = Some(schema),
+            Some(Err(problems)) => options.problems(problems.into_iter().map(|problem| problem.under(["input"]))),
+            None => {}
+        }
+        it.rows = options.string("rows").map(|file| folder.join(file));
+        it.time_column = options.string("time-column");
+        let mut command = |key: &str| match Command::parse(options.value(key)?) {
+            Ok(command) => Some(command),
+            Err(message) => {
+                options.problem(key, message);
+                None
+            }
+        };
+        it.seed = command("seed");
+        it.seed_more = command("seed-more");
+        it.read_back = command("read-back");
+        it.leftovers = command("leftovers");
+        it.reset = command("reset");
+        if let Some(deadline) = options.duration("deadline") {
+            it.deadline = deadline;
+        }
+        if let Some(wait) = options.duration("wait") {
+            it.wait = wait;
+        }
+        if let Some(rows) = options.unsigned("source-rows") {
+            it.source_rows = usize::try_from(rows).unwrap_or(ROWS).max(1);
+        }
+        if let Some(calls) = options.unsigned("calls") {
+            it.calls = usize::try_from(calls).unwrap_or(CALLS);
+        }
+        let problems = options.finish();
+        if problems.is_empty() { Ok(it) } else { Err(problems) }
+    }
+
+    /// Runs a command, if there is one.
+    pub(crate) fn run(&self, command: Option<&Command>) -> Result<()> {
+        match command {
+            Some(command) => command.run(&self.folder, self.deadline).map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_key_is_read_and_every_mistake_is_found() {
+        let table = json!({
+            "config": { "dir": "/out" }, "allow": { "dirs": ["out=/out:rw"] }, "input": [{ "name": "n", "type": "int64" }],
+            "rows": "rows.jsonl", "time-column": "ts", "seed": "true", "seed-more": ["true"], "read-back": "cat out/*", "leftovers": "ls out",
+            "reset": "rm -rf out", "deadline": "5s", "wait": "1ms", "source-rows": 50, "calls": 10
+        });
+        let it = Conformance::parse(table.as_object().unwrap(), Path::new("/p")).unwrap();
+        assert_eq!((it.calls, it.source_rows, it.deadline), (10, 50, Duration::from_secs(5)));
+        assert_eq!(it.rows.unwrap(), Path::new("/p/rows.jsonl"));
+        assert_eq!(it.input.unwrap().field(0).name(), "n");
+        assert_eq!(it.seed_more, Some(Command::Program(vec!["true".into()])));
+        let table = json!({ "readback": "x", "seed": 7, "input": [{ "name": "n", "type": "int46" }], "config": [] });
+        let problems = Conformance::parse(table.as_object().unwrap(), Path::new("")).unwrap_err();
+        let text: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(problems.len(), 4, "{text:?}");
+        assert!(text.iter().any(|text| text.contains("read-back")), "{text:?}");
+    }
+}

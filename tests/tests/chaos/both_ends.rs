@@ -1,0 +1,175 @@
+//! Plugins at both ends: `csv-dir`, windows, `jsonl`. Killed as a process, and again and again only as instances of plugins.
+
+use crate::deck::Deck;
+use crate::world::{Pipeline, World};
+use crate::{Settings, disturb_with, kills};
+use flate2::read::MultiGzDecoder;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use tidegate_tests::{plugin, root, shared};
+
+/// The flights, a file for each of some parts of them, and what their windows are by another program or by recomputing.
+struct Flights {
+    folder: tempfile::TempDir,
+    rows: u64,
+    hourly: BTreeSet<String>,
+}
+
+impl Flights {
+    /// The whole year if this machine has it, the first week otherwise.
+    fn new() -> Flights {
+        match shared() {
+            Some(shared) => {
+                let folder = shared.join("data/nycflights13");
+                let hourly = unzipped(&folder.join("expected/hourly_by_origin.csv.gz"));
+                Flights::split(&unzipped(&folder.join("flights.csv.gz")), 1, hourly.lines().skip(1).map(str::to_string).collect())
+            }
+            None => {
+                let text = unzipped(&root().join("examples/flights/data/flights-week1.csv.gz"));
+                let hourly = recomputed(&text);
+                Flights::split(&text, 2, hourly)
+            }
+        }
+    }
+
+    /// A file for each value of a column.
+    fn split(text: &str, column: usize, hourly: BTreeSet<String>) -> Flights {
+        let folder = tempfile::tempdir().unwrap();
+        let (header, rows) = text.split_once('\n').unwrap();
+        let mut files: BTreeMap<&str, String> = BTreeMap::new();
+        for row in rows.lines() {
+            let file = files.entry(row.split(',').nth(column).unwrap()).or_insert_with(|| format!("{header}\n"));
+            file.push_str(row);
+            file.push('\n');
+        }
+        assert!(files.len() > 5, "several splits");
+        for (name, text) in &files {
+            fs::write(folder.path().join(format!("{name}.csv")), text).unwrap();
+        }
+        Flights { folder, rows: rows.lines().count() as u64, hourly }
+    }
+
+    fn pipeline(&self) -> Pipeline {
+        let (csv, jsonl, data) = (plugin("csv-dir"), plugin("jsonl"), self.folder.path().display());
+        let text = format!(
+            r#"
+name = "both-ends"
+[settings]
+batchRows = 512
+[plugins.csv]
+path = {csv:?}
+allow = {{ dirs = ["{data}=/in"] }}
+[plugins.jsonl]
+path = {jsonl:?}
+allow = {{ dirs = ["lines=/out:rw"] }}
+[datasets.flights]
+connector = "plugin"
+plugin = "csv"
+config = {{ dir = "/in", nulls = ["NA"], columns = [
+  {{ name = "dep_time", type = "int64" }}, {{ name = "dep_delay", type = "int64" }}, {{ name = "origin", type = "string" }},
+  {{ name = "distance", type = "int64" }}, {{ name = "time_hour", type = "timestamp_ms" }},
+] }}
+time = {{ column = "time_hour", outOfOrderness = "24h" }}
+[datasets.hourly]
+sink = "plugin"
+plugin = "jsonl"
+config = {{ dir = "/out" }}
+require = "exactly-once"
+[[stages]]
+inputs = ["flights"]
+output = "hourly"
+steps = [
+  {{ op = "windowedAggregate", timeColumn = "time_hour", window = "1h", groupBy = ["origin"], aggs = [
+    {{ op = "count", alias = "flights" }}, {{ op = "count", column = "dep_time", alias = "departed" }},
+    {{ op = "sum", column = "dep_delay", alias = "delay_sum" }}, {{ op = "max", column = "dep_delay", alias = "delay_max" }},
+    {{ op = "sum", column = "distance", alias = "miles" }},
+  ] }},
+  {{ op = "applyExpression", column = "cancelled", expression = "flights - departed" }},
+]
+"#
+        );
+        Pipeline::new("plugins at both ends", text, [("flights", self.rows)].into())
+    }
+
+    /// The output is what the windows are, each row once.
+    fn check(&self, world: &World) {
+        let rows = world.rows();
+        let found: Vec<String> = rows["hourly"].iter().map(|line| hourly(line)).collect();
+        assert_eq!(found.len(), self.hourly.len(), "rows");
+        assert!(found.iter().collect::<BTreeSet<_>>() == self.hourly.iter().collect(), "the windows differ");
+    }
+}
+
+/// A row as the other program writes it.
+fn hourly(line: &str) -> String {
+    let row: Value = serde_json::from_str(line.split_once('\t').unwrap().1).unwrap();
+    let start = chrono::DateTime::parse_from_rfc3339(&format!("{}Z", row["windowStart"].as_str().unwrap().trim_end_matches('Z'))).unwrap();
+    let number = |name: &str| row[name].as_i64().map(|number| number.to_string()).unwrap_or_default();
+    let values = ["flights", "cancelled", "delay_sum", "delay_max", "miles"].map(number).join(",");
+    format!("{},{},{values}", row["origin"].as_str().unwrap(), start.timestamp_millis())
+}
+
+/// The windows of a whole file, by recomputing.
+fn recomputed(text: &str) -> BTreeSet<String> {
+    let header: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+    let at = |name: &str| header.iter().position(|column| *column == name).unwrap();
+    let (time, origin, dep_time, dep_delay, distance) = (at("time_hour"), at("origin"), at("dep_time"), at("dep_delay"), at("distance"));
+    let mut windows: BTreeMap<(String, i64), (i64, i64, Vec<i64>, i64)> = BTreeMap::new();
+    for line in text.lines().skip(1) {
+        let cells: Vec<&str> = line.split(',').collect();
+        let hour = chrono::DateTime::parse_from_rfc3339(cells[time]).unwrap().timestamp_millis().div_euclid(3_600_000) * 3_600_000;
+        let window = windows.entry((cells[origin].to_string(), hour)).or_default();
+        window.0 += 1;
+        window.1 += i64::from(cells[dep_time] == "NA");
+        window.2.extend(cells[dep_delay].parse::<i64>());
+        window.3 += cells[distance].parse::<i64>().unwrap();
+    }
+    let rows = windows.into_iter().map(|((origin, start), (flights, cancelled, delays, miles))| {
+        let sum = if delays.is_empty() { String::new() } else { delays.iter().sum::<i64>().to_string() };
+        let max = delays.iter().max().map(i64::to_string).unwrap_or_default();
+        format!("{origin},{start},{flights},{cancelled},{sum},{max},{miles}")
+    });
+    rows.collect()
+}
+
+fn unzipped(path: &Path) -> String {
+    let mut text = String::new();
+    MultiGzDecoder::new(fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
+    text
+}
+
+/// `TIDEGATE_CHAOS_KILLS` sets how many; half of them, as it is one pipeline of many.
+#[test]
+fn plugins_at_both_ends_survive_the_death_of_the_process() {
+    let flights = Flights::new();
+    let faults = Deck::default().deal(kills(12).div_ceil(2), &[]);
+    let pipeline = flights.pipeline();
+    let (_, world) = disturb_with(&pipeline, &faults, None);
+    flights.check(&world);
+}
+
+/// How often an instance ends, and how often an epoch begins, in milliseconds: there must be time for one between two ends.
+const TRAP_EVERY: u64 = 150;
+const EPOCH_EVERY: u64 = 40;
+
+/// `TIDEGATE_CHAOS_TRAPS` sets how many.
+#[test]
+fn plugins_at_both_ends_survive_the_end_of_their_instances() {
+    let wanted: usize = std::env::var("TIDEGATE_CHAOS_TRAPS").map_or(30, |traps| traps.parse().unwrap());
+    let flights = Flights::new();
+    let pipeline = flights.pipeline();
+    let seconds = (wanted as u64 * TRAP_EVERY * 3 / 2) as f64 / 1000.0;
+    let settings = Settings { every_ms: EPOCH_EVERY, trap_every_ms: Some(TRAP_EVERY), restarts: 1_000_000 };
+    let world = World::new(&pipeline, Some(seconds)).with_settings(settings);
+    let said = world.start(&[], false).succeed();
+    let ended: Vec<&str> = said.lines().filter(|line| line.contains("a chaos run ended an instance")).collect();
+    eprintln!("{} instances ended", ended.len());
+    assert!(ended.len() >= wanted, "only {} instances ended:\n{said}", ended.len());
+    for call in ["reader.poll", "writer.write", "writer.flush", "writer.prepare", "commit"] {
+        assert!(ended.iter().any(|line| line.contains(&format!("\"{call}\""))), "no instance ended in `{call}`");
+    }
+    flights.check(&world);
+}
