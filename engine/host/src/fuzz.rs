@@ -79,11 +79,8 @@ fn explained(error: &tidegate_api::Error) {
 }
 
 fn spec() -> PluginSpec {
-    let mut limits = Limits::default();
-    limits.memory = 64 << 20;
-    limits.output = 4 << 20;
-    limits.deadline = Duration::from_millis(200);
-    limits.io_timeout = Duration::from_millis(200);
+    let moment = Duration::from_millis(200);
+    let limits = Limits { memory: 64 << 20, output: 4 << 20, deadline: moment, io_timeout: moment, ..Limits::default() };
     PluginSpec::new("fuzzed", "fuzzed.wasm").limited_to(limits)
 }
 

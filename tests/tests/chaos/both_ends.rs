@@ -117,17 +117,24 @@ fn recomputed(text: &str) -> BTreeSet<String> {
     let header: Vec<&str> = text.lines().next().unwrap().split(',').collect();
     let at = |name: &str| header.iter().position(|column| *column == name).unwrap();
     let (time, origin, dep_time, dep_delay, distance) = (at("time_hour"), at("origin"), at("dep_time"), at("dep_delay"), at("distance"));
-    let mut windows: BTreeMap<(String, i64), (i64, i64, Vec<i64>, i64)> = BTreeMap::new();
+    #[derive(Default)]
+    struct Window {
+        flights: i64,
+        cancelled: i64,
+        delays: Vec<i64>,
+        miles: i64,
+    }
+    let mut windows: BTreeMap<(String, i64), Window> = BTreeMap::new();
     for line in text.lines().skip(1) {
         let cells: Vec<&str> = line.split(',').collect();
         let hour = chrono::DateTime::parse_from_rfc3339(cells[time]).unwrap().timestamp_millis().div_euclid(3_600_000) * 3_600_000;
         let window = windows.entry((cells[origin].to_string(), hour)).or_default();
-        window.0 += 1;
-        window.1 += i64::from(cells[dep_time] == "NA");
-        window.2.extend(cells[dep_delay].parse::<i64>());
-        window.3 += cells[distance].parse::<i64>().unwrap();
+        window.flights += 1;
+        window.cancelled += i64::from(cells[dep_time] == "NA");
+        window.delays.extend(cells[dep_delay].parse::<i64>());
+        window.miles += cells[distance].parse::<i64>().unwrap();
     }
-    let rows = windows.into_iter().map(|((origin, start), (flights, cancelled, delays, miles))| {
+    let rows = windows.into_iter().map(|((origin, start), Window { flights, cancelled, delays, miles })| {
         let sum = if delays.is_empty() { String::new() } else { delays.iter().sum::<i64>().to_string() };
         let max = delays.iter().max().map(i64::to_string).unwrap_or_default();
         format!("{origin},{start},{flights},{cancelled},{sum},{max},{miles}")
