@@ -13,7 +13,9 @@ use tidegate_connectors::ConnectorCtx;
 
 fn world(connector: &'static str, folder: &Path, options: Value) -> SourceWorld {
     let folder = folder.to_path_buf();
-    SourceWorld::new(move || tidegate_connectors::source(connector, options.as_object().unwrap(), &ConnectorCtx::new(&folder, "in")))
+    SourceWorld::new(move || {
+        Ok(tidegate_connectors::source(connector, options.as_object().unwrap(), &ConnectorCtx::new(&folder, "in")).unwrap())
+    })
 }
 
 #[test]

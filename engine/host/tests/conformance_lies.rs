@@ -270,3 +270,19 @@ fn a_sink_that_leaks() {
 fn a_sink_of_two_phases_that_leaks() {
     convicted(&sink("lying-sink", json!({ "lie": "leaks" }), true), Rule::NoLeak);
 }
+
+#[test]
+fn a_newer_version_that_looks_for_tokens_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = json!({
+        "allow": { "dirs": ["out=/out:rw", "new=/new:rw"] },
+        "input": [{ "name": "n", "type": "int64" }],
+        "reset": "rm -rf out new && mkdir out new",
+    });
+    let conformance = Conformance::parse(table.as_object().unwrap(), folder.path()).unwrap();
+    let version = |dir: &str| PluginSpec::new(dir, built("lying-sink")).with_config(json!({ "dir": dir }));
+    let same = judge_upgrade(&host(), &version("/out"), &version("/out"), &conformance).unwrap();
+    assert!(same.passed() && same.kept.contains(&Rule::UpgradeTokens), "{same:?}");
+    let found = judge_upgrade(&host(), &version("/out"), &version("/new"), &conformance).unwrap().conviction.unwrap();
+    assert_eq!(found.rule, Rule::UpgradeTokens, "{found}");
+}

@@ -99,7 +99,7 @@ impl Sink for Lying {
         Info::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
     }
 
-    fn bind(config: &Config, _: &Scope, input: &Schema) -> Result<SinkPlan> {
+    fn bind(_: &Config, _: &Scope, input: &Schema) -> Result<SinkPlan> {
         match input.fields().first() {
             Some(field) if *field.data_type() == DataType::Int64 => Ok(SinkPlan::new(Guarantee::TwoPhase)),
             _ => Err(Error::config("the first column must be int64")),

@@ -76,7 +76,7 @@ fn the_partitioned_sink_keeps_its_contract_in_every_format() {
             let place = Arc::clone(&folder);
             let hidden = move || staged(&place.path().join("out"));
             let visible = move || read_back(&folder.path().join("out"), &sample(0..1).schema(), "text");
-            SinkWorld { sink: Box::new(sink), visible: Box::new(visible), hidden: Box::new(hidden) }
+            SinkWorld::new(sink, visible, hidden)
         });
     }
 }
