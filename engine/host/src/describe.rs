@@ -1,7 +1,9 @@
 //! What a plugin says of itself, asked in an instance that is thrown away.
 
+use crate::bindings::columns::TransformColumnsPlugin;
 use crate::bindings::sink::SinkPlugin;
 use crate::bindings::source::SourcePlugin;
+use crate::bindings::transform::TransformPlugin;
 use crate::bindings::types::PluginInfo;
 use crate::fault::Failure;
 use crate::instance::{Instance, TransformInstance};
@@ -49,8 +51,12 @@ impl Plugin {
                 instance
                     .call("describe", Duration::ZERO, async |store, guest| guest.tidegate_plugin_sink().call_describe(store).await.map(Ok))
             }
+            Some(World::Transform) | None if self.takes_columns() => {
+                let mut instance = TransformInstance::new(self, "describe", 0, |store, guest| TransformColumnsPlugin::new(store, guest))?;
+                instance.call("describe", |store, guest| guest.tidegate_plugin_transform_columns().call_describe(store).map(Ok))
+            }
             Some(World::Transform) | None => {
-                let mut instance = TransformInstance::new(self, "describe", 0)?;
+                let mut instance = TransformInstance::new(self, "describe", 0, |store, guest| TransformPlugin::new(store, guest))?;
                 instance.call("describe", |store, guest| guest.tidegate_plugin_transform().call_describe(store).map(Ok))
             }
         };
