@@ -194,11 +194,11 @@ fn artifact(messages: &[u8], manifest: &Path) -> Option<PathBuf> {
     let of_package = lines.filter(|message| {
         message["reason"] == "compiler-artifact" && message["manifest_path"].as_str().is_some_and(|path| Path::new(path) == manifest)
     });
-    let files = of_package.filter_map(|message| {
+    let mut files = of_package.filter_map(|message| {
         let files = message["filenames"].as_array()?;
         files.iter().filter_map(Value::as_str).map(PathBuf::from).find(|file| file.extension().is_some_and(|ending| ending == "wasm"))
     });
-    files.last()
+    files.next_back()
 }
 
 #[cfg(test)]
