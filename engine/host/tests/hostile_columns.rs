@@ -49,6 +49,7 @@ fn numbers(out: &Output, name: &str) -> Vec<i64> {
 fn columns_are_pruned_carried_masked_and_replaced_as_with_ipc() {
     let plugin = plugin();
     assert_eq!((plugin.worlds(), plugin.takes_columns()), ([World::Transform].as_slice(), true));
+    assert_eq!(plugin.describe().unwrap().name, "raw-columns");
     let batch = rows(&[1, 2, 3, 4, 6, 13]);
     let transform = plugin.transform(&Value::Null, batch.schema()).unwrap();
     assert_eq!(transform.shape, Shape::RowwiseFilter);
