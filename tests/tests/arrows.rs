@@ -20,6 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "tidegate",
         &[
             "tidegate-api",
+            "tidegate-conformance",
             "tidegate-connectors",
             "tidegate-dialect",
             "tidegate-epochs",
@@ -30,7 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("tidegate-conformance", &["tidegate-api", "tidegate-host"]),
-    ("tidegate-fuzz", &["tidegate-api", "tidegate-connectors", "tidegate-dialect"]),
+    ("tidegate-fuzz", &["tidegate-api", "tidegate-connectors", "tidegate-dialect", "tidegate-host"]),
     ("tidegate-tests", &["tidegate"]),
     ("xtask", &["tidegate-guests"]),
 ];

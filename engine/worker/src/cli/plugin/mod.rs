@@ -4,13 +4,14 @@ mod build;
 mod inspect;
 mod new;
 mod run;
+mod test;
 
 use super::{CONFIG, USAGE, failed};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tidegate::host::{Plugin, PluginHost, PluginSpec};
+use tidegate::host::{HostConfig, Plugin, PluginHost, PluginSpec};
 use tidegate_api::config::Problem;
 
 /// The commands.
@@ -46,6 +47,8 @@ pub(super) enum PluginVerb {
     },
     /// Run a plugin by itself: rows of a file through a transform or into a sink, or what a source reads
     Run(run::RunArgs),
+    /// Judge a plugin by the conformance kit, and say which guarantee it earned; exit code 1 if it broke a promise
+    Test(test::TestArgs),
 }
 
 /// What a plugin is.
@@ -99,13 +102,13 @@ pub(super) fn main(verb: PluginVerb) -> u8 {
         PluginVerb::Build { dir, with } => build::build(&dir, with),
         PluginVerb::Inspect { file, json } => inspect::inspect(&file, json),
         PluginVerb::Run(args) => run::run(&args),
+        PluginVerb::Test(args) => test::test(&args),
     }
 }
 
 /// Loads a component under its file's name, or gives the exit code after saying why not.
 fn load(file: &Path, args: Option<&LoadArgs>) -> Result<Arc<Plugin>, u8> {
-    let name = file.file_stem().map_or_else(|| "plugin".into(), |name| name.to_string_lossy().into_owned());
-    let spec = PluginSpec::new(name, file);
+    let spec = named(file);
     let spec = match args {
         None => spec,
         Some(args) => args.spec(spec).map_err(|problems| {
@@ -113,8 +116,17 @@ fn load(file: &Path, args: Option<&LoadArgs>) -> Result<Arc<Plugin>, u8> {
             CONFIG
         })?,
     };
-    let config = super::run::host_config().with_environment(Arc::new(|name| std::env::var(name).ok()));
-    PluginHost::new(config).and_then(|host| host.load(&spec)).map_err(|error| failed(&error))
+    PluginHost::new(host_config()).and_then(|host| host.load(&spec)).map_err(|error| failed(&error))
+}
+
+/// A plugin under its file's name.
+fn named(file: &Path) -> PluginSpec {
+    PluginSpec::new(file.file_stem().map_or_else(|| "plugin".into(), |name| name.to_string_lossy().into_owned()), file)
+}
+
+/// The command's cache, and its environment for plugins that are granted variables.
+fn host_config() -> HostConfig {
+    super::run::host_config().with_environment(Arc::new(|name| std::env::var(name).ok()))
 }
 
 impl LoadArgs {

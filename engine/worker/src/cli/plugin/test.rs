@@ -1,0 +1,128 @@
+//! `tidegate plugin test`: the conformance kit over one component.
+
+use super::LoadArgs;
+use crate::cli::{CONFIG, failed};
+use clap::Args;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use tidegate::host::PluginHost;
+use tidegate_api::{Error, Result};
+use tidegate_conformance::plugin::{Conformance, judge};
+
+/// The exit code when a promise was found broken.
+const CONVICTED: u8 = 1;
+/// The file with the table `[conformance]`.
+const TABLE: &str = "plugin.toml";
+/// How far above the component that file is looked for: the component stands in `target/tidegate`.
+const ABOVE: usize = 4;
+
+/// What to judge, and how.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct TestArgs {
+    /// The component
+    file: PathBuf,
+    /// The file whose table `[conformance]` says how to judge it; without this the plugin.toml in the component's folder or one above it
+    #[arg(long, value_name = "FILE")]
+    plugin_toml: Option<PathBuf>,
+    /// An older build of the plugin, whose positions and commit tokens this one must read
+    #[arg(long, value_name = "FILE")]
+    upgrade_from: Option<PathBuf>,
+    /// Calls made to find a leak, in place of `calls`
+    #[arg(long)]
+    calls: Option<usize>,
+    /// Print the report as one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Write the report into this folder, as report.json and report.txt
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+    #[command(flatten)]
+    load: LoadArgs,
+}
+
+/// Judges it, prints the report, and gives the exit code.
+pub(super) fn test(args: &TestArgs) -> u8 {
+    let spec = match args.load.spec(super::named(&args.file)) {
+        Ok(spec) => spec,
+        Err(problems) => {
+            problems.iter().for_each(|problem| eprintln!("{problem}"));
+            return CONFIG;
+        }
+    };
+    let judged = PluginHost::new(super::host_config()).and_then(|host| {
+        let mut conformance = table(args)?;
+        if let Some(calls) = args.calls {
+            conformance.calls = calls;
+        }
+        conformance.upgrade_from.clone_from(&args.upgrade_from);
+        conformance.version = Some(host.load(&spec)?.describe()?.version);
+        judge(&host, &spec, &conformance)
+    });
+    let report = match judged {
+        Ok(report) => report,
+        Err(error) => return failed(&error),
+    };
+    let json = report.to_json();
+    match args.json {
+        true => println!("{json}"),
+        false => print!("{report}"),
+    }
+    if let Some(folder) = &args.report
+        && let Err(error) = write(folder, &json, &report.to_string())
+    {
+        return failed(&error);
+    }
+    if report.passed() { 0 } else { CONVICTED }
+}
+
+fn write(folder: &Path, json: &Value, page: &str) -> Result<()> {
+    let at = |error: std::io::Error| Error::config(format!("the report cannot be written into `{}`", folder.display())).caused_by(error);
+    std::fs::create_dir_all(folder).map_err(at)?;
+    std::fs::write(folder.join("report.json"), format!("{json:#}\n")).map_err(at)?;
+    std::fs::write(folder.join("report.txt"), page).map_err(at)
+}
+
+/// How it is judged: the table of the file that was named or found, or nothing but the defaults.
+fn table(args: &TestArgs) -> Result<Conformance> {
+    let found = match &args.plugin_toml {
+        Some(file) => Some(file.clone()),
+        None => above(&args.file),
+    };
+    let Some(file) = found else {
+        eprintln!("there is no {TABLE} beside `{}` or above it; it is judged without an outside", args.file.display());
+        return Ok(Conformance::new("."));
+    };
+    let shown = file.display();
+    let text = std::fs::read_to_string(&file).map_err(|error| Error::config(format!("`{shown}` cannot be read: {error}")))?;
+    let document: Value = toml::from_str(&text).map_err(|error| Error::config(format!("`{shown}`: {error}")))?;
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    match document.get("conformance") {
+        None => Ok(Conformance::new(folder)),
+        Some(Value::Object(table)) => {
+            Conformance::parse(table, folder).map_err(|problems| Error::from(problems).context(format!("`{shown}`: `[conformance]`")))
+        }
+        Some(_) => Err(Error::config(format!("`{shown}`: `conformance` is a table, `[conformance]`"))),
+    }
+}
+
+fn above(component: &Path) -> Option<PathBuf> {
+    let component = component.canonicalize().ok()?;
+    component.ancestors().skip(1).take(ABOVE).map(|folder| folder.join(TABLE)).find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_found_above_the_component() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("target/tidegate");
+        std::fs::create_dir_all(&target).unwrap();
+        let component = target.join("x.wasm");
+        std::fs::write(&component, "").unwrap();
+        assert_eq!(above(&component).filter(|file| file.starts_with(folder.path().canonicalize().unwrap())), None);
+        std::fs::write(folder.path().join(TABLE), "").unwrap();
+        assert_eq!(above(&component), Some(folder.path().canonicalize().unwrap().join(TABLE)));
+    }
+}
