@@ -187,7 +187,7 @@ impl Source for Lying {
             let mut chunk = Chunk::new(reading.split.as_str(), self.rows(reading, &numbers)?, self.position(end));
             let watermark = match self.config.lie {
                 Some(Lie::WatermarkLies) => millis(end + 2) * 1000,
-                Some(Lie::WatermarkBack) if end % 3 == 0 => millis(end / 2) * 1000,
+                Some(Lie::WatermarkBack) if end.is_multiple_of(3) => millis(end / 2) * 1000,
                 _ => millis(end) * 1000,
             };
             if end < ROWS || self.config.lies(Lie::WatermarkBack) {
