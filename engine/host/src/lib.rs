@@ -31,6 +31,7 @@ mod words;
 
 pub use config::{Environment, HostConfig, PluginSpec};
 pub use grants::{DirGrant, Grants};
+pub use ipc::{StreamEncoder, decode_stream};
 pub use limits::Limits;
 pub use load::World;
 pub use metrics::{GuestMetric, PluginMetrics};
