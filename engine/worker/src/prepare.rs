@@ -1,6 +1,6 @@
 //! From the host's answers to a plan, keeping every mistake on the way.
 
-use crate::compute::{Plugins, WasmStep};
+use crate::compute::{self, Plugins};
 use crate::control::{ControlPlane, HostSettings, Topology};
 use crate::options;
 use crate::plan::{self, Dataset, PlanInput, PlanSettings, Planned, StepParser};
@@ -164,7 +164,7 @@ fn plan_settings(settings: &Settings) -> PlanSettings {
     plan
 }
 
-/// The native steps, and those that need a plugin.
+/// The native steps, and those that call a plugin or a transform of the registry.
 struct WorkerSteps {
     plugins: Option<Plugins>,
 }
@@ -172,9 +172,9 @@ struct WorkerSteps {
 impl StepParser for WorkerSteps {
     fn parse(&self, step: &Value) -> Result<Box<dyn StepDef>, Vec<Problem>> {
         match (step.as_object(), step.get("op").and_then(Value::as_str), &self.plugins) {
-            (Some(map), Some("wasm"), Some(plugins)) => Ok(Box::new(WasmStep::parse(map, plugins)?)),
+            (Some(map), Some(op), Some(plugins)) if compute::OPS.contains(&op) => compute::parse_step(map, plugins),
             // The plugins themselves are mistaken; that has been said, and the step cannot be judged.
-            (Some(_), Some("wasm"), None) => Err(Vec::new()),
+            (Some(_), Some(op), None) if compute::OPS.contains(&op) => Err(Vec::new()),
             _ => tidegate_operators::parse_step(step),
         }
     }
