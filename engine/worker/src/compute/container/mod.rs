@@ -233,7 +233,7 @@ impl Running {
         };
         let pause = pause.max(least);
         tracing::warn!(target: "tidegate::container", transform = %self.manifest, task = self.task, %error, ?pause, "a container is called again");
-        self.runtime.block_on(tokio::time::sleep(pause));
+        self.runtime.block_on(async { tokio::time::sleep(pause).await });
         Ok(())
     }
 
