@@ -6,6 +6,7 @@ use arrow::array::cast::AsArray;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tidegate::host::HostConfig;
 use tidegate::steps::{BindCtx, Bound, BoundNode, StreamType};
 use tidegate::{HostSettings, api};
 use tidegate_api::config::Problem;
-use tidegate_api::{Clock, ErrorKind, EventTime, Generation, Output, RunId, RunIdentity, Step, StepCtx, SystemClock};
+use tidegate_api::{ChangeMode, Clock, ErrorKind, EventTime, Generation, Output, RunId, RunIdentity, Step, StepCtx, SystemClock};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_container-child");
 
@@ -199,6 +200,21 @@ fn columns_are_found_by_name_and_what_is_missing_is_named() {
     assert!(said(json!({ "op": "wasm" }), ["id", "n", "t"]).contains("write `op = \"container\"`"));
     assert!(said(json!({ "env": ["HOME"] }), ["id", "n", "t"]).contains("does not ask for the variable `HOME`"));
     assert!(said(json!({ "ref": "chidl" }), ["id", "n", "t"]).contains("did you mean `child`?"));
+}
+
+#[test]
+fn rows_that_replace_each_other_keep_their_keys() {
+    let world = World::new(&[""], "", "");
+    let host = HostSettings::default().with_transform_roots(Roots::new([world.root.path()]));
+    let plugins = Plugins::read(&host, HostConfig::default()).unwrap();
+    let input = StreamType { schema: schema(), mode: ChangeMode::Upsert { keys: vec!["id".into()] } };
+    let bind = |step: Value| parse_step(step.as_object().unwrap(), &plugins).unwrap().bind(std::slice::from_ref(&input), &BindCtx::new());
+    let problems = bind(json!({ "op": "container", "ref": "child" })).unwrap_err();
+    assert!(problems[0].to_string().contains("keep: rows that come in replace each other by their column `id`"), "{problems:?}");
+    let bound = bind(json!({ "op": "container", "ref": "child@1.0.0", "keep": ["id"] })).unwrap();
+    assert_eq!(bound.output.mode, input.mode);
+    // Whatever is read of the output, the transform reads its columns and the keys stay.
+    assert_eq!((bound.required)(&BTreeSet::new()), [BTreeSet::from(["id", "n", "t"].map(str::to_string))]);
 }
 
 #[test]

@@ -5,7 +5,9 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 use tempfile::TempDir;
+use tidegate_api::{Clock, SystemClock};
 use tidegate_tests::{command, plugin, root};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_container-child");
@@ -169,6 +171,7 @@ fn mistakes_of_manifests_and_steps_stand_where_they_were_made() {
         ("keep = [\"id\"]", "keep = [\"user\"]", "makes a column `user` itself"),
         ("name = \"payload\"", "name = \"payloat\"", "reads a column `payload`, which is not there, did you mean `payloat`?"),
         ("name = \"price\", type = \"float64\"", "name = \"price\", type = \"int64\"", "is declared as `float64` and made as `int64`"),
+        ("op = \"wasm\"", "op = \"contaner\"", "op: unknown step `contaner`, did you mean `container`?"),
         ("ref = ", "plugin = \"x\", ref = ", "a step has one of them"),
     ] {
         let folder = documented();
@@ -177,4 +180,46 @@ fn mistakes_of_manifests_and_steps_stand_where_they_were_made() {
         assert_eq!(output.status.code(), Some(78), "{to}: {}", said(&output));
         assert!(said(&output).contains(part), "`{part}` is missing in:\n{}", said(&output));
     }
+}
+
+/// Processes whose command names this folder.
+fn left(folder: &Path) -> usize {
+    let mine = folder.to_str().unwrap();
+    let commands = fs::read_dir("/proc").unwrap().filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("cmdline")).ok());
+    commands.filter(|command| command.contains(mine) && command.contains("container-child")).count()
+}
+
+#[test]
+fn rows_come_once_although_containers_die_and_the_engine_is_killed() {
+    const ROWS: u64 = 40_000;
+    let [manifest, pipeline] = blocks("docs/container-protocol.md", "toml").try_into().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let entry = format!("[\"{CHILD}\", \"die\", \"{}/once\"]", here.display());
+    write(here, "transforms/shout/transform.toml", &manifest.replace("[\"python3\", \"shout.py\"]", &entry));
+    let pipeline = pipeline.replace("[settings]", "[settings]\ncheckpointEvery = \"20ms\"\nbatchRows = 256\nparallelism = 2");
+    write(here, "pipeline.toml", &pipeline.replace("sink = \"stdout\"", "sink = \"files\"\npath = \"out\"\nformat = \"json\""));
+    let words: String = (0..ROWS).map(|n| format!("{{\"id\":{n},\"n\":{n},\"t\":\"word\"}}\n")).collect();
+    write(here, "words.json", &words);
+
+    tidegate_tests::killed_at(&here.join("pipeline.toml"), "after-manifest:2", &[]);
+    assert!(here.join("once").exists(), "a container has died");
+    // Those that the engine leaves find the end of their input.
+    let from = SystemClock.monotonic();
+    while left(here) > 0 {
+        assert!(SystemClock.monotonic() < from + Duration::from_secs(20), "{} are left", left(here));
+        std::thread::yield_now();
+    }
+    let output = tidegate(here, &["run", "pipeline.toml"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(left(here), 0);
+    let parts = fs::read_dir(here.join("out")).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+    let mut made: Vec<u64> = Vec::new();
+    for line in parts.flat_map(|part| fs::read_to_string(part).unwrap().lines().map(str::to_string).collect::<Vec<_>>()) {
+        let row: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(row["twice"].as_u64(), row["id"].as_u64().map(|id| id * 2), "{line}");
+        made.push(row["id"].as_u64().unwrap());
+    }
+    made.sort_unstable();
+    assert!(made == (0..ROWS).filter(|id| *id != 13).collect::<Vec<_>>(), "{} rows", made.len());
 }

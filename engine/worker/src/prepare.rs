@@ -9,11 +9,11 @@ use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tidegate_api::SourceRequest;
 use tidegate_api::config::{Problem, problems_of};
+use tidegate_api::{SourceRequest, nearest};
 use tidegate_epochs::{BucketStore, DirectoryStore, EpochStore, MemoryStore};
 use tidegate_host::HostConfig;
-use tidegate_operators::StepDef;
+use tidegate_operators::{STEPS, StepDef};
 
 /// A pipeline that is ready to run.
 pub struct Prepared {
@@ -175,9 +175,18 @@ impl StepParser for WorkerSteps {
             (Some(map), Some(op), Some(plugins)) if compute::OPS.contains(&op) => compute::parse_step(map, plugins),
             // The plugins themselves are mistaken; that has been said, and the step cannot be judged.
             (Some(_), Some(op), None) if compute::OPS.contains(&op) => Err(Vec::new()),
+            (Some(_), Some(op), _) if is_slip(op) => {
+                let hint = nearest::hint(op, compute::OPS);
+                Err(vec![Problem::at("op", format!("unknown step `{op}`{hint}"))])
+            }
             _ => tidegate_operators::parse_step(step),
         }
     }
+}
+
+/// Whether an unknown `op` is near to one that the native steps do not know.
+fn is_slip(op: &str) -> bool {
+    STEPS.iter().all(|info| info.op != op) && nearest::nearest(op, compute::OPS).is_some()
 }
 
 impl Prepared {

@@ -60,8 +60,11 @@ pub fn decode_stream(bytes: &[u8]) -> Result<(SchemaRef, Vec<RecordBatch>), Stri
     Ok((decoder.schema().clone(), batches))
 }
 
-/// The first message and what stands behind it; `None` for the end marker.
-fn split_first(bytes: &[u8]) -> Result<Option<(&[u8], &[u8])>, String> {
+/// A message and what stands behind it.
+type Split<'a> = (&'a [u8], &'a [u8]);
+
+/// The first message; `None` for the end marker.
+fn split_first(bytes: &[u8]) -> Result<Option<Split<'_>>, String> {
     let (metadata, body_start) = split_message(bytes)?;
     if metadata.is_empty() {
         return Ok(None);
@@ -97,7 +100,7 @@ mod tests {
             let (schema, batches) = decode_stream(&stream).unwrap();
             assert_eq!((schema, batches), (batch.schema(), vec![batch.clone()]));
             let (_, batches) = decode_stream(&stream[..stream.len() - END.len()]).unwrap();
-            assert_eq!(batches, [batch.clone()]);
+            assert_eq!(batches, std::slice::from_ref(&batch));
         }
     }
 
