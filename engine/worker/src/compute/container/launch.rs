@@ -110,9 +110,9 @@ impl Launch {
         let arguments = self.arguments.iter().map(|argument| self.folder.join(argument));
         for file in program.into_iter().chain(arguments).filter(|file| file.starts_with(&self.folder) && file.is_file()) {
             // One that cannot be read will be missed when it runs.
-            if let Ok(bytes) = std::fs::read(&file) {
-                digest.update((bytes.len() as u64).to_le_bytes());
-                digest.update(&bytes);
+            if let Ok(mut bytes) = std::fs::File::open(&file) {
+                let length = std::io::copy(&mut bytes, &mut digest).unwrap_or_default();
+                digest.update(length.to_le_bytes());
             }
         }
         digest.finalize().iter().fold(String::from("sha256:"), |mut text, byte| {
