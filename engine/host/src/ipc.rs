@@ -7,10 +7,12 @@
 mod decode;
 mod encode;
 mod schema;
+mod stream;
 
 pub(crate) use decode::Decoder;
 pub(crate) use encode::{Encoder, size_of};
 pub(crate) use schema::decode_schema;
+pub use stream::{StreamEncoder, decode_stream};
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use std::sync::Arc;

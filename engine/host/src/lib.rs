@@ -38,6 +38,7 @@ mod words;
 pub use config::{Environment, HostConfig, PluginSpec, Resolver};
 pub use describe::Description;
 pub use grants::{DirGrant, Grants, Host, HostGrant, HttpGrant};
+pub use ipc::{StreamEncoder, decode_stream};
 pub use limits::Limits;
 pub use load::World;
 pub use metrics::{GuestMetric, PluginMetrics};

@@ -8,7 +8,7 @@ use std::path::Path;
 use tidegate_operators::{STEPS, parse_step};
 
 const HEAD: &str = "# Steps\n\n<!-- Rendered from STEPS of engine/operators; the test `document` compares, and writes a fresh copy when they differ. -->\n\n\
-A stage's `steps` run in order. The steps below are native; `wasm` steps are described in `plugins/README.md`, expressions in `dialect.md`.\n\
+A stage's `steps` run in order. The steps below are native; `wasm` steps are described in `plugins/README.md`, `wasm` and `container` steps with `ref` in `transforms.md`, expressions in `dialect.md`.\n\
 A key that ends with `?` in the second column may be left out. A key that is not listed is refused, with the nearest one that is.\n\n\
 Row-wise steps keep the order of rows and count: rows in = rows out + filtered + bad. Stateful steps: rows in = absorbed + filtered + late + bad.\n";
 

@@ -150,6 +150,8 @@ pub struct HostSettings {
     pub default_state_dir: Option<PathBuf>,
     /// Time between heartbeats if the setting `heartbeatEvery` does not say so.
     pub default_heartbeat: Option<std::time::Duration>,
+    /// Where transforms of the registry are looked for, before the setting `transforms`. None: where `FV_TRANSFORMS_DIR` says.
+    pub transform_roots: Option<crate::compute::Roots>,
     /// How this start treats what earlier starts left.
     pub start: StartOptions,
     /// The functions that expressions may call: the dialect's own, and those the host has registered.
@@ -185,6 +187,20 @@ impl HostSettings {
     #[must_use]
     pub fn with_plugins(mut self, plugins: Map<String, Value>) -> Self {
         self.plugins = plugins;
+        self
+    }
+
+    /// Sets where transforms of the registry are looked for; without it the environment says.
+    #[must_use]
+    pub fn with_transform_roots(mut self, roots: crate::compute::Roots) -> Self {
+        self.transform_roots = Some(roots);
+        self
+    }
+
+    /// Hands over plugins that were read before, so that compiled code is shared and the host decides how plugins are hosted.
+    #[must_use]
+    pub fn with_loaded_plugins(mut self, plugins: crate::compute::Plugins) -> Self {
+        self.loaded_plugins = Some(plugins);
         self
     }
 

@@ -1,6 +1,6 @@
 //! From the host's answers to a plan, keeping every mistake on the way.
 
-use crate::compute::{Plugins, WasmStep};
+use crate::compute::{self, Plugins};
 use crate::control::{ControlPlane, HostSettings, Topology};
 use crate::options;
 use crate::plan::{self, Dataset, PlanInput, PlanSettings, Planned, StepParser};
@@ -9,11 +9,11 @@ use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tidegate_api::SourceRequest;
 use tidegate_api::config::{Problem, problems_of};
+use tidegate_api::{SourceRequest, nearest};
 use tidegate_epochs::{BucketStore, DirectoryStore, EpochStore, MemoryStore};
 use tidegate_host::HostConfig;
-use tidegate_operators::StepDef;
+use tidegate_operators::{STEPS, StepDef};
 
 /// A pipeline that is ready to run.
 pub struct Prepared {
@@ -164,7 +164,7 @@ fn plan_settings(settings: &Settings) -> PlanSettings {
     plan
 }
 
-/// The native steps, and those that need a plugin.
+/// The native steps, and those that call a plugin or a transform of the registry.
 struct WorkerSteps {
     plugins: Option<Plugins>,
 }
@@ -172,12 +172,21 @@ struct WorkerSteps {
 impl StepParser for WorkerSteps {
     fn parse(&self, step: &Value) -> Result<Box<dyn StepDef>, Vec<Problem>> {
         match (step.as_object(), step.get("op").and_then(Value::as_str), &self.plugins) {
-            (Some(map), Some("wasm"), Some(plugins)) => Ok(Box::new(WasmStep::parse(map, plugins)?)),
+            (Some(map), Some(op), Some(plugins)) if compute::OPS.contains(&op) => compute::parse_step(map, plugins),
             // The plugins themselves are mistaken; that has been said, and the step cannot be judged.
-            (Some(_), Some("wasm"), None) => Err(Vec::new()),
+            (Some(_), Some(op), None) if compute::OPS.contains(&op) => Err(Vec::new()),
+            (Some(_), Some(op), _) if is_slip(op) => {
+                let hint = nearest::hint(op, compute::OPS);
+                Err(vec![Problem::at("op", format!("unknown step `{op}`{hint}"))])
+            }
             _ => tidegate_operators::parse_step(step),
         }
     }
+}
+
+/// Whether an unknown `op` is near to one that the native steps do not know.
+fn is_slip(op: &str) -> bool {
+    STEPS.iter().all(|info| info.op != op) && nearest::nearest(op, compute::OPS).is_some()
 }
 
 impl Prepared {

@@ -90,6 +90,7 @@ fn settings() -> Vec<Key> {
             "from the environment",
             "how that bucket is reached, see [operations](operations.md#state-in-a-bucket)",
         ),
+        key("transforms", "list of directories", "none", "roots of the transform registry, see [transforms](transforms.md)"),
         key("restarts.max", "number", restarts.max.to_string(), "restarts within the process before the run fails"),
         key("restarts.within", "duration", shown(restarts.within), "within this time"),
         key("restarts.backoff", "duration`..`duration", backoff, "wait before the first and the last of them"),
@@ -259,7 +260,7 @@ mod tests {
             .map(str::to_string)
             .collect();
         let listed: BTreeSet<String> = settings().iter().flat_map(|key| key.name.split('.')).map(str::to_string).collect();
-        let others = ["drain", "suspend", "fail", "drop", "deadLetter", "rescue", "transforms", "allowedLateness"];
+        let others = ["drain", "suspend", "fail", "drop", "deadLetter", "rescue", "allowedLateness"];
         let missing: Vec<&String> = read.iter().filter(|name| !listed.contains(*name) && !others.contains(&name.as_str())).collect();
         assert_eq!(missing, Vec::<&String>::new());
     }

@@ -80,6 +80,8 @@ pub struct Settings {
     pub max_memory: Option<u64>,
     /// Where state goes that finds no room.
     pub spill: Spill,
+    /// Folders of the transform registry, beside those of the environment; later ones come first where both have a transform.
+    pub transforms: Vec<PathBuf>,
 }
 
 /// Where state goes that finds no room in memory.
@@ -125,6 +127,7 @@ impl Settings {
             state_options: BTreeMap::new(),
             max_memory: None,
             spill: Spill::BesideState,
+            transforms: Vec::new(),
         }
     }
 
@@ -197,10 +200,9 @@ impl Settings {
             let problems = read_restarts(table, &mut settings.restarts);
             options.problems(problems);
         }
-        for (key, what) in [("transforms", "there is no transform registry"), ("allowedLateness", "late rows are not waited for")] {
-            if options.value(key).is_some() {
-                options.problem(key, format!("`{key}` is not available in this version: {what}"));
-            }
+        settings.transforms = options.strings("transforms").unwrap_or_default().into_iter().map(PathBuf::from).collect();
+        if options.value("allowedLateness").is_some() {
+            options.problem("allowedLateness", "`allowedLateness` is not available in this version: late rows are not waited for");
         }
         let problems = options.finish();
         if problems.is_empty() { Ok(settings) } else { Err(problems) }
@@ -299,12 +301,13 @@ mod tests {
         let map = json!({
             "parallelism": 3, "batchRows": 7, "checkpointEvery": "250ms", "atEnd": "suspend", "onBadData": "drop",
             "restarts": { "max": 1, "within": "1m", "backoff": "10ms..1s" }, "stateDir": "state", "maxBadRatio": 0.5,
-            "maxMemory": "64MiB", "spill": "/big/disk"
+            "maxMemory": "64MiB", "spill": "/big/disk", "transforms": ["ours", "theirs"]
         });
         let settings = Settings::read(map.as_object().unwrap(), 2).unwrap();
         assert_eq!((settings.parallelism, settings.batch_rows, settings.at_end), (3, 7, AtEnd::Suspend));
         assert_eq!(settings.checkpoint_every, Duration::from_millis(250));
         assert_eq!((settings.max_memory, settings.spill), (Some(64 << 20), Spill::Directory("/big/disk".into())));
+        assert_eq!(settings.transforms, [PathBuf::from("ours"), PathBuf::from("theirs")]);
         assert_eq!((settings.restarts.max, settings.restarts.backoff_to), (1, Duration::from_secs(1)));
     }
 

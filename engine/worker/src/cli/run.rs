@@ -157,13 +157,13 @@ fn stop_on_signals(stop: &Arc<AtomicBool>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The command's plugin host: compiled code is cached for this user.
+/// The command's plugin host: compiled code is cached for this user, and what is granted of the environment is this process's.
 pub(super) fn host_config() -> HostConfig {
     let cache = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))
         .map(|cache| cache.join("tidegate").join("compiled"));
-    HostConfig::default().with_cache_dir(cache)
+    HostConfig::default().with_cache_dir(cache).with_environment(Arc::new(|name| std::env::var(name).ok()))
 }
 
 /// How a process stands still.

@@ -1,18 +1,48 @@
-//! Plugins of a pipeline: the `[plugins]` table, loaded on first use, and what datasets and steps make of them.
+//! What a pipeline may call beside native steps and connectors: the `[plugins]` table, loaded on first use, and the registry of transforms.
+//!
+//! [`Plugins::read`] reads both from what a host says; [`parse_step`] then reads the steps that use them. A `wasm` step names a plugin of the
+//! pipeline (`plugin`) or a transform of the registry (`ref`), a `container` step a transform of the registry.
 
+mod backend;
+mod container;
+pub mod registry;
 mod step;
+mod transform;
+mod typing;
+mod wasm;
 
 use crate::control::HostSettings;
 use crate::settings::Settings;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidegate_api::config::{Options, Problem};
 use tidegate_api::{Error, InlineSource, OutputSink, Result, nearest};
 use tidegate_host::{HostConfig, Plugin, PluginHost, PluginSpec};
+use tidegate_operators::StepDef;
 
+pub use registry::{ROOTS_VARIABLE, Registry, Roots};
 pub use step::WasmStep;
+pub use transform::TransformStep;
+
+use registry::{Entry, Implementation, TransformManifest};
+
+/// The `op`s that [`parse_step`] reads.
+pub const OPS: [&str; 2] = ["wasm", "container"];
+
+/// Reads a step whose `op` is one of [`OPS`].
+///
+/// # Errors
+/// Every mistake in it.
+pub fn parse_step(step: &Map<String, Value>, plugins: &Plugins) -> Result<Box<dyn StepDef>, Vec<Problem>> {
+    match step.get("op").and_then(Value::as_str) {
+        Some("container") => Ok(Box::new(TransformStep::parse(Implementation::Container, step, plugins)?)),
+        Some("wasm") if step.contains_key("ref") => Ok(Box::new(TransformStep::parse(Implementation::Wasm, step, plugins)?)),
+        Some("wasm") => Ok(Box::new(WasmStep::parse(step, plugins)?)),
+        other => Err(vec![Problem::at("op", format!("`{}` is no step that calls a plugin", other.unwrap_or_default()))]),
+    }
+}
 
 /// The plugins a pipeline may use. Cheap to clone; a component is compiled when something first needs it.
 #[derive(Clone)]
@@ -22,6 +52,8 @@ pub struct Plugins {
 
 struct Inner {
     specs: BTreeMap<String, PluginSpec>,
+    registry: Registry,
+    max_bad_ratio: f64,
     config: HostConfig,
     loaded: Mutex<Loaded>,
 }
@@ -30,13 +62,27 @@ struct Inner {
 struct Loaded {
     host: Option<Arc<PluginHost>>,
     plugins: BTreeMap<String, Arc<Plugin>>,
+    /// Components of the registry, by `id@version`.
+    transforms: BTreeMap<String, Arc<Plugin>>,
+    /// Digests of the containers of the registry that steps use, by `id@version`.
+    containers: BTreeMap<String, String>,
+}
+
+impl Loaded {
+    fn host(&mut self, config: &HostConfig) -> Result<Arc<PluginHost>> {
+        match &self.host {
+            Some(host) => Ok(Arc::clone(host)),
+            None => Ok(Arc::clone(self.host.insert(PluginHost::new(config.clone())?))),
+        }
+    }
 }
 
 impl Plugins {
-    /// Reads the `[plugins]` of a host, under its setting `maxBadRatio`; relative paths start at its `base_dir`. Nothing is loaded yet.
+    /// Reads the `[plugins]` of a host and the transforms of its roots, under its setting `maxBadRatio`; relative paths start at its
+    /// `base_dir`. Nothing is loaded yet.
     ///
     /// # Errors
-    /// Every mistake in it, with paths below `plugins`.
+    /// Every mistake in them, with paths below `plugins` and, of the registry, at the root that the file names.
     pub fn read(host: &HostSettings, config: HostConfig) -> Result<Plugins, Vec<Problem>> {
         // A mistaken ratio is reported with the settings; the default stands in for it here.
         let ratio = host.settings.get("maxBadRatio").and_then(Value::as_f64).filter(|ratio| (0.0..=1.0).contains(ratio));
@@ -51,10 +97,51 @@ impl Plugins {
                 Err(found) => problems.extend(found.into_iter().map(|problem| problem.under(["plugins", name.as_str()]))),
             }
         }
+        let registry = Registry::read(&Roots::of(host)).unwrap_or_else(|found| {
+            problems.extend(found);
+            Registry::default()
+        });
         if !problems.is_empty() {
             return Err(problems);
         }
-        Ok(Plugins { inner: Arc::new(Inner { specs, config, loaded: Mutex::default() }) })
+        Ok(Plugins { inner: Arc::new(Inner { specs, registry, max_bad_ratio: ratio, config, loaded: Mutex::default() }) })
+    }
+
+    /// The transforms that steps may name.
+    pub fn registry(&self) -> &Registry {
+        &self.inner.registry
+    }
+
+    /// The component of a transform of the registry, loaded once.
+    ///
+    /// # Errors
+    /// `Config` for a file that is no transform.
+    pub(crate) fn transform(&self, manifest: &TransformManifest) -> Result<Arc<Plugin>> {
+        let name = manifest.to_string();
+        let Entry::Wasm { path, limits } = &manifest.entry else {
+            return Err(Error::internal(format!("the transform `{name}` is no component")));
+        };
+        let mut loaded = self.loaded();
+        if let Some(plugin) = loaded.transforms.get(&name) {
+            return Ok(Arc::clone(plugin));
+        }
+        let spec = PluginSpec::new(name.as_str(), path).limited_to(*limits).with_max_bad_ratio(self.inner.max_bad_ratio);
+        let plugin = loaded.host(&self.inner.config)?.load(&spec)?;
+        loaded.transforms.insert(name, Arc::clone(&plugin));
+        Ok(plugin)
+    }
+
+    /// Notes that a container is used, for the manifest of the run.
+    pub(crate) fn uses_container(&self, manifest: &TransformManifest, digest: String) {
+        self.loaded().containers.insert(manifest.to_string(), digest);
+    }
+
+    pub(crate) fn config(&self) -> &HostConfig {
+        &self.inner.config
+    }
+
+    fn loaded(&self) -> MutexGuard<'_, Loaded> {
+        self.inner.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Loads a plugin, once.
@@ -66,15 +153,11 @@ impl Plugins {
             let hint = nearest::hint(name, self.inner.specs.keys().map(String::as_str));
             return Err(Error::config(format!("there is no plugin `{name}`{hint}; declare it as `[plugins.{name}]` with its `path`")));
         };
-        let mut loaded = self.inner.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loaded = self.loaded();
         if let Some(plugin) = loaded.plugins.get(name) {
             return Ok(Arc::clone(plugin));
         }
-        let host = match &loaded.host {
-            Some(host) => Arc::clone(host),
-            None => Arc::clone(loaded.host.insert(PluginHost::new(self.inner.config.clone())?)),
-        };
-        let plugin = host.load(spec)?;
+        let plugin = loaded.host(&self.inner.config)?.load(spec)?;
         loaded.plugins.insert(name.to_string(), Arc::clone(&plugin));
         Ok(plugin)
     }
@@ -92,10 +175,11 @@ impl Plugins {
         missing.collect()
     }
 
-    /// The names and digests of what was loaded, for the manifest.
+    /// The names and digests of what was loaded, for the manifest; a transform of the registry is called `id@version`.
     pub fn digests(&self) -> BTreeMap<String, String> {
-        let loaded = self.inner.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        loaded.plugins.iter().map(|(name, plugin)| (name.clone(), plugin.digest().to_string())).collect()
+        let loaded = self.loaded();
+        let components = loaded.plugins.iter().chain(&loaded.transforms).map(|(name, plugin)| (name.clone(), plugin.digest()));
+        components.chain(loaded.containers.clone()).collect()
     }
 
     /// A dataset that a plugin reads. `dataset` holds the options beside `plugin` and those under `config`.

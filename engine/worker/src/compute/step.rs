@@ -1,4 +1,4 @@
-//! The `wasm` step: a plugin's transform in its place among the native steps.
+//! The `wasm` step with `plugin`: a plugin's transform in its place among the native steps.
 
 use super::Plugins;
 use serde_json::{Map, Value};
@@ -21,7 +21,7 @@ impl fmt::Debug for WasmStep {
 }
 
 impl WasmStep {
-    /// Reads a step whose `op` is `wasm`.
+    /// Reads a step whose `op` is `wasm` and that has no `ref`.
     ///
     /// # Errors
     /// Every mistake in it.
@@ -30,13 +30,11 @@ impl WasmStep {
         options.string("op");
         let plugin = options.string("plugin");
         let config = options.table("config").cloned().unwrap_or_default();
-        for key in ["ref", "keep"] {
-            if options.value(key).is_some() {
-                options.problem(key, format!("`{key}` is not available in this version: there is no transform registry; use `plugin`"));
-            }
+        if options.value("keep").is_some() {
+            options.problem("keep", "`keep` stands beside `ref`; a plugin says itself what it carries");
         }
-        if plugin.is_none() && !options.has("plugin") && !options.has("ref") {
-            options.problem("plugin", "`plugin` is missing: the name of a `[plugins.NAME]`");
+        if plugin.is_none() && !options.has("plugin") {
+            options.problem("plugin", "`plugin` is missing: the name of a `[plugins.NAME]`, or `ref`: a transform of the registry");
         }
         let mut problems = options.finish();
         match plugin {

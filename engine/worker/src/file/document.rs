@@ -10,9 +10,9 @@ use toml::de::{DeTable, DeValue};
 
 /// A parsed text.
 #[derive(Debug)]
-pub(super) struct Document {
+pub(crate) struct Document {
     /// The root table.
-    pub(super) root: Map<String, Value>,
+    pub(crate) root: Map<String, Value>,
     lines: BTreeMap<Vec<String>, usize>,
     text: String,
     starts: Vec<usize>,
@@ -22,7 +22,7 @@ pub(super) struct Document {
 
 impl Document {
     /// Parses a text. A syntax error is one problem with its line in the path-less message.
-    pub(super) fn parse(text: &str) -> Result<Document, (usize, String)> {
+    pub(crate) fn parse(text: &str) -> Result<Document, (usize, String)> {
         let starts: Vec<usize> = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
         let table = DeTable::parse(text).map_err(|error| {
             let line = error.span().map_or(1, |span| line_at(&starts, span.start));
@@ -37,13 +37,13 @@ impl Document {
     }
 
     /// The line of a path, or of the nearest enclosing key that is in the text.
-    pub(super) fn line(&self, path: &[String]) -> Option<usize> {
+    pub(crate) fn line(&self, path: &[String]) -> Option<usize> {
         (1..=path.len()).rev().find_map(|length| self.lines.get(&path[..length]).copied())
     }
 
     /// Line and column of a byte of the text value at a path. `None` if there is no such value, or the byte stands behind a `$`,
     /// where the value may have been replaced by another of any length.
-    pub(super) fn inside(&self, path: &[String], byte: usize) -> Option<(usize, usize)> {
+    pub(crate) fn inside(&self, path: &[String], byte: usize) -> Option<(usize, usize)> {
         let at = written::source_of(&self.text, self.values.get(path)?.clone(), byte)?;
         let line = line_at(&self.starts, at);
         let begin = *self.starts.get(line - 1)?;

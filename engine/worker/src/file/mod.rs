@@ -3,7 +3,7 @@
 //! Every mistake is collected with its path; [`PipelineFile::locate`] turns a path into the file's line, so that a person sees
 //! all mistakes in one go, each where it stands.
 
-mod document;
+pub(crate) mod document;
 mod host;
 mod interpolate;
 mod paced;
