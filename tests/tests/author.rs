@@ -1,4 +1,4 @@
-//! The guide for plugin authors: each page's commands are typed, and each kind of plugin goes from nothing to rows of a pipeline.
+//! P166, and the guide for plugin authors: each page's commands are typed, and each kind of plugin goes from nothing to rows of a pipeline.
 //!
 //! Crates are built in one target directory beside this build's own, where their dependencies are compiled already.
 

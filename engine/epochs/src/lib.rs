@@ -25,6 +25,7 @@ pub mod savepoint;
 #[cfg(test)]
 mod scenarios;
 pub mod store;
+mod swapped;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
 

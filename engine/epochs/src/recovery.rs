@@ -155,9 +155,10 @@ impl RecoveryPlan {
 /// Compares a manifest with the plan that is to go on from it. Answers the state that is left behind by `drop_state`, and why.
 ///
 /// # Errors
-/// `Config` with every reason at once: a source that the plan lacks or has resolved otherwise, state that does not fit or has no operator, other vnodes, another hash.
+/// `Config` with every reason at once: a source that the plan lacks or has resolved otherwise, state that does not fit or has no operator, other vnodes, another hash,
+/// another build of a plugin that plans otherwise.
 pub fn check(manifest: &Manifest, shape: &JobShape) -> Result<BTreeMap<String, String>> {
-    let mut problems = Vec::new();
+    let mut problems = crate::swapped::differences(manifest, shape);
     let mut dropped = BTreeMap::new();
     for name in manifest.sources.keys().filter(|name| !shape.sources.contains_key(*name)) {
         problems.push(format!(

@@ -8,11 +8,12 @@ mod kit;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray, TimestampMillisecondArray};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use kit::{TransformGuest, World, data, run, schema_message};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::hint::black_box;
+use std::path::Path;
 use std::sync::Arc;
 use tidegate_api::{EventTime, Output, StepCtx};
-use tidegate_host::Limits;
+use tidegate_host::{HostConfig, Limits, PluginHost, PluginSpec};
 
 const ROWS: i64 = 8192;
 
@@ -62,5 +63,23 @@ fn border(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, border);
+/// From a file to a step that is open, with compiled code in the cache, in a host of its own each time as a process would have.
+fn start(criterion: &mut Criterion) {
+    let component = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/target/components/mask-pii.wasm");
+    let cache = tempfile::tempdir().unwrap();
+    let batch = bids();
+    let open = || {
+        let host = PluginHost::new(HostConfig::new().with_cache_dir(Some(cache.path().join("compiled")))).unwrap();
+        let plugin = host.load(&PluginSpec::new("mask", &component)).unwrap();
+        let transform = plugin.transform(&json!({ "columns": ["channel"] }), batch.schema()).unwrap();
+        transform.factory.open(StepCtx::new(run(), 0, 1)).unwrap()
+    };
+    open();
+    let mut group = criterion.benchmark_group("start");
+    group.sample_size(20);
+    group.bench_function("mask-pii from the cache to an open step", |bencher| bencher.iter(open));
+    group.finish();
+}
+
+criterion_group!(benches, border, start);
 criterion_main!(benches);

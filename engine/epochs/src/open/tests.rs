@@ -350,3 +350,25 @@ fn what_a_source_resolved_goes_with_the_run_and_no_further() {
     let Opening::First(_) = open(&store, &pinning("five", Some("b: date")).with_fresh(true), later()).unwrap() else { panic!("not fresh") };
     assert!(pinned(&store).unwrap().is_empty(), "the run is closed");
 }
+
+#[test]
+fn p177_another_build_of_a_plugin_goes_on_unless_it_plans_otherwise() {
+    let (store, mut manifest) = running(EventTime(0));
+    manifest.epoch = Epoch(3);
+    manifest.plugins = BTreeMap::from([("p".to_string(), "sha256:00".to_string())]);
+    publish(&store, &manifest).unwrap();
+    let with = |digest: &str, column: &str, two_phase: bool| {
+        let mut request = request("two");
+        request.shape.plugins = BTreeMap::from([("p".to_string(), digest.to_string())]);
+        request.shape.sources.insert("in".to_string(), format!("{column}, b: Utf8"));
+        request.shape.sinks.get_mut("out").unwrap().two_phase = two_phase;
+        request
+    };
+    let why = refused(&store, &with("sha256:01", "a: Utf8", true), later());
+    assert!(why.contains("source `in` gave column `a` as int64 and gives it as Utf8 now") && why.contains("`p`"), "{why}");
+    let why = refused(&store, &with("sha256:01", "a: int64", false), later());
+    assert!(why.contains("sink `out` was exactly-once and is not any more") && why.contains("`p`"), "{why}");
+    // Another build that plans the same, with a column more: announced, and gone on with.
+    let plan = resumed(open(&store, &with("sha256:01", "a: int64", true), later()).unwrap());
+    assert_eq!(plan.manifest.plugins["p"], "sha256:01");
+}
