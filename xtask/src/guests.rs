@@ -75,9 +75,11 @@ pub(crate) fn test(root: &Path, target: &Path) -> Result<()> {
         cargo_there(&["test", "--quiet"])?;
         cargo_there(&["clippy", "--all-targets", "--quiet", "--", "-D", "warnings"])?;
     }
-    // An author without Arrow has only half of the SDK.
-    let arguments = ["clippy", "--quiet", "--no-default-features", "--", "-D", "warnings"];
-    run(cargo(&root.join("sdk/rust")).args(arguments).env("CARGO_TARGET_DIR", target))
+    // An author without Arrow has only half of the SDK, and one with the network more than the default.
+    let sdk = |arguments: &[&str]| run(cargo(&root.join("sdk/rust")).args(arguments).env("CARGO_TARGET_DIR", target));
+    sdk(&["clippy", "--quiet", "--no-default-features", "--", "-D", "warnings"])?;
+    sdk(&["clippy", "--quiet", "--all-targets", "--features", "http", "--", "-D", "warnings"])?;
+    sdk(&["test", "--quiet", "--lib", "--features", "http"])
 }
 
 fn build_workspace(root: &Path, folder: &Path, target: &Path, toolchain: &mut Option<Toolchain>) -> Result<()> {

@@ -12,6 +12,8 @@
 #![doc = include_str!("../examples/shout.rs")]
 //! ```
 //!
+//! Sources and sinks that talk to the network find a client in `net`, behind the feature `http`.
+//!
 //! Without the default feature `arrow` there are [`ColumnsTransform`], on raw column buffers, and the [`bindings`].
 
 pub mod bindings;
@@ -21,6 +23,8 @@ mod error;
 mod info;
 pub mod log;
 pub mod metrics;
+#[cfg(feature = "http")]
+pub mod net;
 mod panic;
 pub mod secrets;
 #[cfg(not(target_family = "wasm"))]

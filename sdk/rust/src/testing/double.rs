@@ -10,6 +10,10 @@ pub(crate) struct Double {
     pub(crate) metrics: BTreeMap<String, f64>,
     pub(crate) secrets: BTreeMap<String, String>,
     pub(crate) now_us: u64,
+    #[cfg(feature = "http")]
+    pub(crate) http: Option<Box<dyn super::net::HttpServer>>,
+    #[cfg(feature = "http")]
+    pub(crate) tcp: Option<Box<dyn super::net::TcpServer>>,
 }
 
 thread_local! {

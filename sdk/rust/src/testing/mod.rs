@@ -4,6 +4,8 @@
 //! of the current thread stand in for the imports.
 
 pub(crate) mod double;
+#[cfg(feature = "http")]
+pub(crate) mod net;
 #[cfg(feature = "arrow")]
 mod sink;
 #[cfg(feature = "arrow")]
@@ -11,6 +13,8 @@ mod source;
 #[cfg(feature = "arrow")]
 mod transform;
 
+#[cfg(feature = "http")]
+pub use net::{HttpServer, TcpServer, serve_http, serve_tcp};
 #[cfg(feature = "arrow")]
 pub use sink::{SinkHarness, Writer};
 #[cfg(feature = "arrow")]
