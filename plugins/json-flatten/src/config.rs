@@ -1,6 +1,6 @@
 //! What the pipeline file says: `config = { column = "payload", fields = [{ path = "user.id", name = "user", type = "int64" }] }`.
 
-use crate::path::{Step, parse};
+use json_values::{Step, parse_path};
 use serde::Deserialize;
 use text_values::ValueType;
 use tidegate_sdk::{Error, Result};
@@ -53,7 +53,7 @@ impl Config {
 
     /// The paths of all fields.
     pub(crate) fn paths(&self) -> Result<Vec<Vec<Step>>> {
-        self.fields.iter().map(|field| parse(&field.path)).collect()
+        self.fields.iter().map(|field| parse_path(&field.path)).collect()
     }
 
     /// What the types cannot say.

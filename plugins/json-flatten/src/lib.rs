@@ -4,20 +4,17 @@
 //! null; what becomes of a wrong one is for the configuration to say.
 
 mod config;
-mod convert;
-mod path;
-mod tree;
 
 #[cfg(test)]
 mod tests;
 
 use config::{Config, OnError};
+use json_values::Node;
 use std::sync::Arc;
 use text_values::{ColumnBuilder, Value, quoted};
 use tidegate_sdk::arrow::array::{Array, ArrayRef, GenericStringArray, OffsetSizeTrait, RecordBatch, RecordBatchOptions, cast::AsArray};
 use tidegate_sdk::arrow::schema::{DataType, Field, Schema, SchemaRef};
 use tidegate_sdk::{Error, Info, Processed, Result, RowError, Scope, Transform, TransformPlan, export_transform, hint, metrics};
-use tree::Node;
 
 /// Counts the values that are null because they were not what they should be.
 const UNREADABLE: &str = "unreadable";
@@ -102,10 +99,10 @@ impl JsonFlatten {
                 complaint = Some((&self.config.column, format!("{} is no JSON: {error}", quoted(texts.value(row)))));
             }
             for ((field, json), column) in fields.iter().zip(&found).zip(&mut columns) {
-                let value: Option<Value<'_>> = match json.map(|json| (json, convert::value(field.value_type, json))) {
+                let value: Option<Value<'_>> = match json.map(|json| (json, json_values::value(field.value_type, json))) {
                     None => None,
                     Some((_, Ok(value))) => value,
-                    Some((json, Err(()))) => {
+                    Some((json, Err(_))) => {
                         unreadable += 1;
                         let why = || format!("`{}` is {}, which is no {}", field.path, quoted(json), field.value_type);
                         complaint.get_or_insert_with(|| (&self.config.column, why()));

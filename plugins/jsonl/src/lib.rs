@@ -7,7 +7,6 @@
 mod commit;
 mod config;
 mod disk;
-mod json;
 mod names;
 mod token;
 mod writer;
@@ -16,6 +15,7 @@ mod writer;
 mod tests;
 
 use config::Config;
+use json_values::Encoder;
 use std::path::Path;
 use tidegate_sdk::arrow::array::{BinaryArray, RecordBatch};
 use tidegate_sdk::arrow::schema::{Schema, SchemaRef};
@@ -23,7 +23,7 @@ use tidegate_sdk::{Error, Guarantee, Info, Outcome, Result, Scope, Sink, SinkPla
 
 /// The opened sink of one task.
 struct Jsonl {
-    encoder: json::Encoder,
+    encoder: Encoder,
     writer: writer::Writer,
 }
 
@@ -35,7 +35,7 @@ impl Sink for Jsonl {
     }
 
     fn bind(config: &Config, _: &Scope, input: &Schema) -> Result<SinkPlan> {
-        json::check(input)?;
+        json_values::check(input)?;
         if !config.dir.is_dir() {
             let dir = config.dir.display();
             return Err(Error::config(format!(
@@ -52,7 +52,7 @@ impl Sink for Jsonl {
     }
 
     fn open(config: Config, scope: &Scope, input: &SchemaRef) -> Result<Self> {
-        Ok(Jsonl { encoder: json::Encoder::new(input)?, writer: writer::Writer::new(config.dir, scope) })
+        Ok(Jsonl { encoder: Encoder::new(input)?, writer: writer::Writer::new(config.dir, scope) })
     }
 
     fn write(&mut self, rows: &RecordBatch, _: Option<&BinaryArray>) -> Result<Written> {

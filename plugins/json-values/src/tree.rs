@@ -10,7 +10,7 @@ use std::fmt;
 
 /// Where some paths go on.
 #[derive(Debug, Default)]
-pub(crate) struct Node {
+pub struct Node {
     /// The paths that end here, by their index.
     ends: Vec<usize>,
     keys: BTreeMap<String, Node>,
@@ -19,7 +19,7 @@ pub(crate) struct Node {
 
 impl Node {
     /// The tree of these paths.
-    pub(crate) fn new(paths: &[Vec<Step>]) -> Self {
+    pub fn new(paths: &[Vec<Step>]) -> Self {
         let mut root = Node::default();
         for (index, path) in paths.iter().enumerate() {
             let end = path.iter().fold(&mut root, |node, step| match step {
@@ -35,7 +35,7 @@ impl Node {
     ///
     /// # Errors
     /// When the text is no JSON.
-    pub(crate) fn find<'a>(&self, text: &'a str, found: &mut [Option<&'a str>]) -> serde_json::Result<()> {
+    pub fn find<'a>(&self, text: &'a str, found: &mut [Option<&'a str>]) -> serde_json::Result<()> {
         found.fill(None);
         if !is_container(text) {
             return serde_json::from_str::<&RawValue>(text).map(|_| ());

@@ -3,8 +3,15 @@
 use std::borrow::Cow;
 use text_values::{Value, ValueType, float, integer, parse_ms};
 
-/// The value; `Ok(None)` for JSON's null, `Err` when it is not of the type.
-pub(crate) fn value(value_type: ValueType, json: &str) -> Result<Option<Value<'_>>, ()> {
+/// There is a value, and it is not of the type that is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotOfItsType;
+
+/// The value; `Ok(None)` for JSON's null.
+///
+/// # Errors
+/// When it is not of the type.
+pub fn value(value_type: ValueType, json: &str) -> Result<Option<Value<'_>>, NotOfItsType> {
     let value = match (value_type, json.as_bytes().first()) {
         (_, Some(b'n')) => return Ok(None),
         (ValueType::String, Some(b'"')) => text(json).map(Value::String),
@@ -18,7 +25,7 @@ pub(crate) fn value(value_type: ValueType, json: &str) -> Result<Option<Value<'_
         (ValueType::TimestampMs, _) => integer(json).map(Value::TimestampMs),
         (ValueType::Bool, _) => None,
     };
-    value.map(Some).ok_or(())
+    value.map(Some).ok_or(NotOfItsType)
 }
 
 /// What a JSON string says; `None` when it has half of a surrogate pair, which no text can hold.
@@ -65,7 +72,7 @@ mod tests {
             (TimestampMs, "1.5"),
             (TimestampMs, "{}"),
         ] {
-            assert_eq!(value(value_type, json), Err(()), "{json} as {value_type}");
+            assert_eq!(value(value_type, json), Err(NotOfItsType), "{json} as {value_type}");
         }
     }
 }

@@ -18,7 +18,10 @@ use tidegate_sdk::{Error, Result};
 const PIECE: usize = 256 << 10;
 
 /// Whether every column has a JSON form.
-pub(crate) fn check(schema: &Schema) -> Result<()> {
+///
+/// # Errors
+/// `Config`, naming the column that has none.
+pub fn check(schema: &Schema) -> Result<()> {
     for field in schema.fields() {
         if !writable(field.data_type()) {
             return Err(Error::config(format!(
@@ -62,21 +65,28 @@ fn writable(data_type: &DataType) -> bool {
 }
 
 /// Writes the rows of one schema.
-pub(crate) struct Encoder {
+pub struct Encoder {
     /// What stands before each column's value: brace or comma, name, colon.
     before: Vec<Vec<u8>>,
     buffer: Vec<u8>,
 }
 
 impl Encoder {
-    pub(crate) fn new(schema: &SchemaRef) -> Result<Self> {
+    /// A writer of rows of this schema.
+    ///
+    /// # Errors
+    /// As [`check`].
+    pub fn new(schema: &SchemaRef) -> Result<Self> {
         check(schema)?;
         let names = schema.fields().iter().map(|field| field.name().as_str());
         Ok(Encoder { before: openings(names), buffer: Vec::with_capacity(PIECE + (16 << 10)) })
     }
 
-    /// Writes all rows, as whole lines in one or several pieces.
-    pub(crate) fn encode(&mut self, rows: &RecordBatch, mut piece: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    /// Writes all rows, as whole lines in one or several pieces. A line has no line break but the one at its end.
+    ///
+    /// # Errors
+    /// What `piece` answered.
+    pub fn encode(&mut self, rows: &RecordBatch, mut piece: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let columns: Vec<Column<'_>> = rows.columns().iter().map(Column::of).collect::<Result<_>>()?;
         for row in 0..rows.num_rows() {
             write_object(&self.before, &columns, row, &mut self.buffer);

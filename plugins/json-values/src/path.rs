@@ -4,7 +4,7 @@ use tidegate_sdk::{Error, Result};
 
 /// One step of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     /// To a member of an object.
     Key(String),
     /// To an element of an array, from 0.
@@ -12,7 +12,10 @@ pub(crate) enum Step {
 }
 
 /// Reads a path.
-pub(crate) fn parse(path: &str) -> Result<Vec<Step>> {
+///
+/// # Errors
+/// `Config`, with what is wrong about it.
+pub fn parse(path: &str) -> Result<Vec<Step>> {
     let wrong = |why: &str| Error::config(format!("path `{path}`: {why}"));
     let mut steps = Vec::new();
     let mut rest = path;
