@@ -29,12 +29,23 @@ fn a_transform_imports_nothing_but_its_world() {
 
 #[test]
 fn sources_and_sinks_import_their_world_and_wasi() {
-    for (name, interface) in [("ticker", "source"), ("csv-dir", "source"), ("jsonl", "sink")] {
+    let guests = [
+        ("ticker", "source", None),
+        ("csv-dir", "source", None),
+        ("jsonl", "sink", None),
+        ("http-post", "sink", Some("wasi:http/")),
+        ("http-poll", "source", Some("wasi:http/")),
+        ("s3-jsonl", "sink", Some("wasi:http/")),
+        ("tcp-lines", "source", Some("wasi:sockets/")),
+    ];
+    for (name, interface, network) in guests {
         let (imports, exports) = border(name);
         assert_eq!(exports, [format!("tidegate:plugin/{interface}@0.1.0")]);
         let known = |import: &&String| import.starts_with("tidegate:plugin/") || import.starts_with("wasi:");
         assert_eq!(imports.iter().filter(known).count(), imports.len(), "{imports:?}");
-        assert!(!imports.iter().any(|import| import.starts_with("wasi:sockets/")), "{imports:?}");
+        for part in ["wasi:http/", "wasi:sockets/"] {
+            assert_eq!(imports.iter().any(|import| import.starts_with(part)), network == Some(part), "{name}: {imports:?}");
+        }
     }
 }
 
