@@ -34,8 +34,12 @@ const PYTHON: Language = Language {
     tests: &["python3", "-B", "-m", "unittest"],
 };
 
-const JAVASCRIPT: Language =
-    Language { name: "javascript", plugin: "priced.mjs", needs: &[&["node", "--version"], &["npm", "--version"]], tests: &["node", "--test"] };
+const JAVASCRIPT: Language = Language {
+    name: "javascript",
+    plugin: "priced.mjs",
+    needs: &[&["node", "--version"], &["npm", "--version"]],
+    tests: &["node", "--test"],
+};
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()

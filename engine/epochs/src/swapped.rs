@@ -10,7 +10,12 @@ pub(crate) fn differences(manifest: &Manifest, shape: &JobShape) -> Vec<String> 
     let mut swapped = Vec::new();
     for (name, digest) in &shape.plugins {
         if let Some(older) = manifest.plugins.get(name).filter(|older| *older != digest) {
-            tracing::warn!(plugin = name, was = older, is = digest, "this plugin is another build than the one that the epochs were written with");
+            tracing::warn!(
+                plugin = name,
+                was = older,
+                is = digest,
+                "this plugin is another build than the one that the epochs were written with"
+            );
             swapped.push(format!("`{name}`"));
         }
     }

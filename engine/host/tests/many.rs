@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_api::{
-    AnySink, Committer, Epoch, EventTime, Generation, InlineSource, Output, OutputSink, PollRequest, PreCommit, RunId, RunIdentity, SinkCtx,
-    SourceCtx, SourceReader, SourceRequest, Step, StepCtx, TransactionalSink,
+    AnySink, Committer, Epoch, EventTime, Generation, InlineSource, Output, OutputSink, PollRequest, PreCommit, RunId, RunIdentity,
+    SinkCtx, SourceCtx, SourceReader, SourceRequest, Step, StepCtx, TransactionalSink,
 };
 use tidegate_host::{HostConfig, Limits, Plugin, PluginHost, PluginSpec};
 
@@ -102,7 +102,9 @@ fn source(plugin: &Arc<Plugin>) -> Worker {
 fn sink(plugin: &Arc<Plugin>, number: usize, dir: &Path) -> Worker {
     let sink: Arc<dyn OutputSink> = plugin.sink(&json!({ "dir": "/out" })).unwrap();
     let run = run(&format!("sink-{number}"));
-    let AnySink::Transactional(writer) = sink.open(SinkCtx::new(run.clone(), rows().schema())).unwrap() else { panic!("it has two phases") };
+    let AnySink::Transactional(writer) = sink.open(SinkCtx::new(run.clone(), rows().schema())).unwrap() else {
+        panic!("it has two phases")
+    };
     Worker::Sink { writer, committer: sink.committer(SinkCtx::for_commit(run)).unwrap(), dir: dir.to_path_buf() }
 }
 
