@@ -55,7 +55,11 @@ impl<'a> Report<'a> {
     }
 
     fn worlds(&self) -> Vec<String> {
-        self.plugin.worlds().iter().map(|world| format!("{}-plugin", world.interface())).collect()
+        let named = |world: &World| match world {
+            World::Transform if self.plugin.takes_columns() => "transform-columns-plugin".to_string(),
+            world => format!("{}-plugin", world.interface()),
+        };
+        self.plugin.worlds().iter().map(named).collect()
     }
 
     fn limits(&self) -> [(&'static str, Value); 7] {
