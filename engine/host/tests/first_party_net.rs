@@ -15,7 +15,7 @@ use exchange::{Exchange, Reply, Seen};
 use fake::Fake;
 use kit::run;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidegate_api::{
     AnySink, ChangeMode, CommitOutcome, Epoch, Error, ErrorKind, Generation, Guarantee, InlineSource, OutputSink, PollRequest, Polled,
-    PreCommit, Retry, RunId, RunIdentity, SinkCtx, SinkInput, SourceCtx, SourceReader, SourceRequest, Split,
+    PreCommit, Retry, RunId, RunIdentity, SinkCtx, SinkInput, SourceCtx, SourceReader, SourceRequest,
 };
 use tidegate_conformance::sink::{SinkTrial, SinkWorld, sink_contract};
 use tidegate_conformance::source::{SourceOptions, SourceWorld, source_contract};

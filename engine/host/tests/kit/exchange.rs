@@ -1,5 +1,5 @@
 //! A server that sees requests whole: method, headers, bytes. It answers as it is told, or breaks off.
-#![allow(dead_code, clippy::unwrap_used, clippy::disallowed_methods, reason = "a server of a test has threads of its own")]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::disallowed_methods, reason = "a server of a test has threads of its own")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
