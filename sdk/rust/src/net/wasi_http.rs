@@ -44,7 +44,7 @@ fn head(request: &Request) -> Result<(OutgoingRequest, OutgoingBody)> {
             .append(name, value.as_bytes())
             .map_err(|error| Error::config(format!("the host takes no such header `{name}`: {error:?}")))?;
     }
-    if !request.body.is_empty() || matches!(request.method, "POST" | "PUT") {
+    if !request.body.is_empty() || !matches!(request.method, "GET" | "HEAD") {
         let length = request.body.len().to_string();
         headers.append("content-length", length.as_bytes()).map_err(|_| refused("header", "content-length"))?;
     }
