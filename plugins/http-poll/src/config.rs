@@ -150,7 +150,8 @@ impl Config {
                 return Err(Error::config(format!("`columns` has the name `{}` twice", column.name)));
             }
         }
-        (self.rows()?, self.next_field()?);
+        self.rows()?;
+        self.next_field()?;
         if self.next_link && self.next_field.is_some() {
             return Err(Error::config("`nextLink` and `nextField` both say where the next page is; leave one out"));
         }

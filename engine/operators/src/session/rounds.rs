@@ -63,10 +63,10 @@ impl SessionAggregate {
         if early {
             self.pace = Default::default();
         }
-        let mut slots = through.map(|through| shown.due(through, &sessions.slots)).unwrap_or_default();
+        let (gap, whole) = (sessions.limits.gap, sessions.limits.longest.is_none());
+        let mut slots = through.map(|through| shown.due(through, &sessions.slots, whole)).unwrap_or_default();
         let reached = through.unwrap_or(self.fired.high);
         let changed = shown.changes(early, &sessions.slots);
-        let (gap, whole) = (sessions.limits.gap, sessions.limits.longest.is_none());
         slots.extend(changed.into_iter().filter(|slot| {
             let (key, start, last) = (sessions.slots.key(*slot), sessions.slots.start(*slot), sessions.slots.last(*slot));
             // One that came late may be over at once.

@@ -6,7 +6,7 @@
 
 use super::slots::Slots;
 use super::timers::Timers;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What was told of a session, by the key and the start it had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,11 +104,18 @@ impl Shown {
         self.changed = kept;
     }
 
-    /// The sessions that have ended before a watermark, each once unless it was begun anew.
-    pub(super) fn due(&mut self, watermark: i64, all: &Slots) -> Vec<u32> {
+    /// The sessions that have ended before a watermark, each once unless it was begun anew. Unless they are `whole`, what was entered may have
+    /// been rows that waited, and are part of a session since: then that session is due, in its own time.
+    pub(super) fn due(&mut self, watermark: i64, all: &Slots, whole: bool) -> Vec<u32> {
         let gap = self.gap;
         self.looked = 0;
-        self.timers.take(watermark, |slot| all.is_open(slot).then(|| all.last(slot) + gap))
+        if whole {
+            return self.timers.take(watermark, |slot| all.is_open(slot).then(|| all.last(slot) + gap));
+        }
+        let due = |slot: u32| all.is_open(all.root(slot)).then(|| all.last(all.root(slot)) + gap);
+        let mut seen = BTreeSet::new();
+        let taken = self.timers.take(watermark, due);
+        taken.into_iter().map(|slot| all.root(slot)).filter(|root| seen.insert(*root)).collect()
     }
 
     /// The sessions that took rows and have not been looked at; with `again`, all of them.

@@ -313,6 +313,21 @@ fn shifted(acts: &[Act], lateness: i64) -> Vec<Act> {
     acts.iter().map(shift).collect()
 }
 
+/// Two rows form one session at a watermark that only the first of them has ended by: the session is told when it has ended, not when it closes.
+#[test]
+fn rows_that_waited_apart_are_told_as_the_session_that_they_became() {
+    let row = |t: i64| Row { t: Some(t), k: Some(0), s: None, v: Some(0), f: Some(0.0) };
+    let mut job = Job::new(&with(step(8, Some(1), &["k"], true), json!({ "allowedLatenessMs": 1 })), 1, 1);
+    job.rows(&[row(-21)]);
+    job.rows(&[row(-20)]);
+    for millis in [-20, -12] {
+        job.watermark(at(millis));
+        assert_eq!(told(&job, &["k"]), Vec::<String>::new(), "at {millis}");
+    }
+    job.watermark(at(-11));
+    assert_eq!(told(&job, &["k"]).len(), 1);
+}
+
 const BY: [&[&str]; 4] = [&[], &["k"], &["s"], &["k", "s"]];
 
 proptest! {
