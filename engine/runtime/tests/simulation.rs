@@ -8,6 +8,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -83,7 +84,17 @@ fn every_row_comes_out_once_whatever_dies_and_when() {
         return;
     }
     assert!(total.deaths > 0 && total.fenced > 0 && total.stops > 0 && total.late_calls > 0, "{total:?}");
-    assert_eq!(total.kill_points.len(), KillPoint::ALL.len(), "{total:?}");
+    // A point that is passed seldom may be missing by chance; more seeds find it.
+    let mut points: BTreeSet<_> = total.kill_points.keys().copied().collect();
+    for round in 1..=4 {
+        if points.len() < KillPoint::ALL.len() {
+            let more = Seeds { first: seeds.first + round * seeds.count, ..seeds };
+            points.extend(
+                more.run(&|seed| run(seed, Planted::None)).unwrap_or_else(|failed| panic!("{}", failed.error)).kill_points.keys().copied(),
+            );
+        }
+    }
+    assert_eq!(points.len(), KillPoint::ALL.len(), "{total:?}");
     let parts = PARTS.load(Ordering::Relaxed);
     println!("parts of state were opened {parts} times");
     assert!(parts > 1000, "state was put aside too seldom: {parts}");

@@ -134,15 +134,7 @@ impl Writer {
 /// Removes what this operator of this run wrote under earlier generations, but for what is to be kept.
 pub(crate) fn recover(dir: &Path, scope: &Scope, keep: &[Staged]) -> Result<()> {
     let folder = folder(scope);
-    let entries = match fs::read_dir(dir.join(&folder)) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failed("list", &dir.join(&folder))(error)),
-    };
-    for entry in entries {
-        let Ok(name) = entry?.file_name().into_string() else {
-            continue;
-        };
+    for name in names(&dir.join(&folder))? {
         let older = name
             .strip_prefix('g')
             .and_then(|rest| rest.split_once('.')?.0.parse::<u64>().ok());
@@ -153,6 +145,25 @@ pub(crate) fn recover(dir: &Path, scope: &Scope, keep: &[Staged]) -> Result<()> 
         }
     }
     Ok(())
+}
+
+/// The names in a folder, none if it is not there.
+fn names(folder: &Path) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed("list", folder)(error)),
+    };
+    let (mut names, mut gone) = (Vec::new(), 0);
+    for entry in entries {
+        match entry {
+            Ok(entry) => names.extend(entry.file_name().into_string()),
+            // Another instance has committed or removed it meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound && gone < 1000 => gone += 1,
+            Err(error) => return Err(failed("list", folder)(error)),
+        }
+    }
+    Ok(names)
 }
 
 /// The staging folder of a run's operator. Both names are fit for file names, as the host promises.
