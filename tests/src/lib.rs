@@ -1,5 +1,6 @@
 //! What the end-to-end tests share: the built command, scratch folders, and the data they run on.
 
+pub mod flights;
 pub mod places;
 
 use std::io::{BufRead, BufReader};

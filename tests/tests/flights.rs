@@ -3,10 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may end by panicking")]
 
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::Path;
 use std::process::Command;
+use tidegate_tests::flights::{hourly_by_origin, unzipped};
 use tidegate_tests::{command, root, shared};
 
 /// One window's answer, as text, so that missing sums compare as themselves.
@@ -80,47 +79,9 @@ fn row_of_json(line: &str) -> String {
     COLUMNS.map(cell).join(",")
 }
 
-fn unzipped(path: &Path) -> String {
-    let mut text = String::new();
-    flate2::read::MultiGzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
-    text
-}
-
 /// The answer by recomputing from the whole file.
 fn oracle(data: &Path) -> Rows {
-    #[derive(Default)]
-    struct Window {
-        flights: i64,
-        departed: i64,
-        delays: Vec<i64>,
-        miles: i64,
-    }
-    let text = unzipped(data);
-    let mut lines = text.lines();
-    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
-    let at = |name: &str| header.iter().position(|column| *column == name).unwrap();
-    let (time, origin, dep_time, dep_delay, distance) = (at("time_hour"), at("origin"), at("dep_time"), at("dep_delay"), at("distance"));
-    let mut windows: BTreeMap<(String, i64), Window> = BTreeMap::new();
-    for line in lines {
-        let cells: Vec<&str> = line.split(',').collect();
-        let millis = chrono::DateTime::parse_from_rfc3339(cells[time]).unwrap().timestamp_millis();
-        let window = windows.entry((cells[origin].to_string(), millis.div_euclid(3_600_000) * 3_600_000)).or_default();
-        window.flights += 1;
-        window.departed += i64::from(cells[dep_time] != "NA");
-        window.delays.extend(cells[dep_delay].parse::<i64>());
-        window.miles += cells[distance].parse::<i64>().unwrap();
-    }
-    let mut rows: Rows = windows
-        .into_iter()
-        .map(|((origin, start), window)| {
-            let sum = if window.delays.is_empty() { String::new() } else { window.delays.iter().sum::<i64>().to_string() };
-            let max = window.delays.iter().max().map(i64::to_string).unwrap_or_default();
-            let cancelled = window.flights - window.departed;
-            format!("{origin},{start},{},{cancelled},{sum},{max},{}", window.flights, window.miles)
-        })
-        .collect();
-    rows.sort();
-    rows
+    hourly_by_origin(&unzipped(data))
 }
 
 fn compare_all_cuts(data: &Path, expected: &Rows, batches: &[usize]) {

@@ -3,12 +3,10 @@
 use crate::deck::Deck;
 use crate::world::{Pipeline, World};
 use crate::{Settings, disturb_with, kills};
-use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Read;
-use std::path::Path;
+use tidegate_tests::flights::{hourly_by_origin, unzipped};
 use tidegate_tests::{plugin, root, shared};
 
 /// The flights, a file for each of some parts of them, and what their windows are by another program or by recomputing.
@@ -29,7 +27,7 @@ impl Flights {
             }
             None => {
                 let text = unzipped(&root().join("examples/flights/data/flights-week1.csv.gz"));
-                let hourly = recomputed(&text);
+                let hourly = hourly_by_origin(&text).into_iter().collect();
                 Flights::split(&text, 2, hourly)
             }
         }
@@ -110,42 +108,6 @@ fn hourly(line: &str) -> String {
     let number = |name: &str| row[name].as_i64().map(|number| number.to_string()).unwrap_or_default();
     let values = ["flights", "cancelled", "delay_sum", "delay_max", "miles"].map(number).join(",");
     format!("{},{},{values}", row["origin"].as_str().unwrap(), start.timestamp_millis())
-}
-
-/// The windows of a whole file, by recomputing.
-fn recomputed(text: &str) -> BTreeSet<String> {
-    let header: Vec<&str> = text.lines().next().unwrap().split(',').collect();
-    let at = |name: &str| header.iter().position(|column| *column == name).unwrap();
-    let (time, origin, dep_time, dep_delay, distance) = (at("time_hour"), at("origin"), at("dep_time"), at("dep_delay"), at("distance"));
-    #[derive(Default)]
-    struct Window {
-        flights: i64,
-        cancelled: i64,
-        delays: Vec<i64>,
-        miles: i64,
-    }
-    let mut windows: BTreeMap<(String, i64), Window> = BTreeMap::new();
-    for line in text.lines().skip(1) {
-        let cells: Vec<&str> = line.split(',').collect();
-        let hour = chrono::DateTime::parse_from_rfc3339(cells[time]).unwrap().timestamp_millis().div_euclid(3_600_000) * 3_600_000;
-        let window = windows.entry((cells[origin].to_string(), hour)).or_default();
-        window.flights += 1;
-        window.cancelled += i64::from(cells[dep_time] == "NA");
-        window.delays.extend(cells[dep_delay].parse::<i64>());
-        window.miles += cells[distance].parse::<i64>().unwrap();
-    }
-    let rows = windows.into_iter().map(|((origin, start), Window { flights, cancelled, delays, miles })| {
-        let sum = if delays.is_empty() { String::new() } else { delays.iter().sum::<i64>().to_string() };
-        let max = delays.iter().max().map(i64::to_string).unwrap_or_default();
-        format!("{origin},{start},{flights},{cancelled},{sum},{max},{miles}")
-    });
-    rows.collect()
-}
-
-fn unzipped(path: &Path) -> String {
-    let mut text = String::new();
-    MultiGzDecoder::new(fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
-    text
 }
 
 /// `TIDEGATE_CHAOS_KILLS` sets how many; half of them, as it is one pipeline of many.
