@@ -1,6 +1,6 @@
 //! The contract of sources: splits, opaque positions, and chunks that say where to go on.
 
-use crate::{BadRow, Clock, Counter, EventTime, Result, RunIdentity, SplitId, SystemClock, Wake};
+use crate::{BadRow, ChangeMode, Clock, Counter, EventTime, Result, RunIdentity, SplitId, SystemClock, Wake};
 use arrow::array::{RecordBatch, UInt64Array};
 use arrow::datatypes::SchemaRef;
 use serde::{Deserialize, Serialize};
@@ -62,7 +62,7 @@ pub struct EqualTo {
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct SourceRequest {
-    /// The columns to produce, in the source's own order; `None` for all.
+    /// The visible columns to produce, in the source's own order; `None` for all.
     pub columns: Option<Vec<String>>,
     /// Conditions that every reader of this source filters by. A source may apply some; it names them in
     /// [`SourcePlan::applied`] and counts what it leaves out in [`Chunk::filtered`].
@@ -140,8 +140,11 @@ impl SourceRequest {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct SourcePlan {
-    /// The schema of every chunk: the columns asked for, in the source's order, or all of them if it cannot leave any out.
+    /// The schema of every chunk: the columns asked for, in the source's order, or all of them if it cannot leave any out. Where rows
+    /// replace each other, [`crate::hidden::OP`] stands behind them, and the key columns are there whether or not they were asked for.
     pub schema: SchemaRef,
+    /// Whether rows are final. Of rows that replace each other, all that have one key must come from one split.
+    pub mode: ChangeMode,
     /// Whether it ends.
     pub bounded: bool,
     /// Whether a position can be read again after a crash. If not, the pipeline's guarantee says so.
@@ -156,9 +159,24 @@ pub struct SourcePlan {
 }
 
 impl SourcePlan {
-    /// A bounded, replayable source of this schema that applies no conditions.
+    /// A bounded, replayable source of final rows of this schema that applies no conditions.
     pub fn new(schema: SchemaRef) -> Self {
-        SourcePlan { schema, bounded: true, replayable: true, max_parallelism: None, applied: Vec::new(), pinned: None }
+        SourcePlan {
+            schema,
+            mode: ChangeMode::Append,
+            bounded: true,
+            replayable: true,
+            max_parallelism: None,
+            applied: Vec::new(),
+            pinned: None,
+        }
+    }
+
+    /// Says how its rows relate to each other; see [`SourcePlan::mode`].
+    #[must_use]
+    pub fn with_mode(mut self, mode: ChangeMode) -> Self {
+        self.mode = mode;
+        self
     }
 
     /// Says whether it ends.

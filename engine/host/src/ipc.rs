@@ -14,6 +14,7 @@ pub(crate) use encode::{Encoder, size_of};
 pub(crate) use schema::decode_schema;
 pub use stream::{StreamEncoder, decode_stream};
 
+use crate::changes::unmarked;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use std::sync::Arc;
 
@@ -78,10 +79,10 @@ pub(crate) fn native(data_type: &DataType) -> DataType {
     }
 }
 
-/// The schema under which a guest's rows are seen inside the engine.
+/// The schema under which a guest's rows are seen inside the engine, without the marks of rows that replace each other.
 pub(crate) fn native_schema(declared: &Schema) -> SchemaRef {
     let fields: Vec<Field> =
-        declared.fields().iter().map(|field| field.as_ref().clone().with_data_type(native(field.data_type()))).collect();
+        declared.fields().iter().map(|field| unmarked(field.as_ref().clone().with_data_type(native(field.data_type())))).collect();
     Arc::new(Schema::new_with_metadata(fields, declared.metadata().clone()))
 }
 

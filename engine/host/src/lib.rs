@@ -10,6 +10,7 @@
 
 mod bindings;
 mod cache;
+mod changes;
 mod chaos;
 mod code;
 mod columns;

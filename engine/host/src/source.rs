@@ -8,16 +8,18 @@ mod reader;
 use crate::bindings::source::SourcePlugin;
 use crate::bindings::source::exports::tidegate::plugin::source as wit;
 use crate::bindings::types;
+use crate::changes::Changes;
 use crate::fault::{Failure, broken};
 use crate::instance::{Instance, planning_scope};
 use crate::ipc::{Decoder, decode_schema};
 use crate::plugin::Plugin;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use serde_json::{Map, Value};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tidegate_api::{
-    Discovered, Error, InlineSource, Position, Result, SourceCtx, SourcePlan, SourceReader, SourceRequest, Split, SplitId, nearest,
+    ChangeMode, Discovered, Error, InlineSource, Position, Result, SourceCtx, SourcePlan, SourceReader, SourceRequest, Split, SplitId,
+    hidden, nearest,
 };
 
 /// What a guest may ask the manifest to keep.
@@ -26,8 +28,6 @@ const MAX_DETAILS: usize = 64 << 10;
 const MAX_POSITION: usize = 1 << 20;
 /// How often an unbounded source is asked for new splits.
 const DISCOVER_EVERY: Duration = Duration::from_secs(10);
-/// The field metadata that marks a column of row kinds.
-const KIND: &str = "tidegate.kind";
 
 /// A plugin used as a source, with its effective configuration.
 pub(crate) struct PluginSource {
@@ -41,6 +41,15 @@ struct Planning {
     instance: Option<Instance<SourcePlugin>>,
     /// Known once planned.
     bounded: Option<bool>,
+    /// The columns of the last plan, and what it answered.
+    last: Option<(Option<Vec<String>>, Answer)>,
+}
+
+/// What readers must find again when they are opened.
+#[derive(Debug, Clone, PartialEq)]
+struct Answer {
+    schema: SchemaRef,
+    mode: ChangeMode,
 }
 
 /// A guest's plan for some wanted columns, checked.
@@ -49,7 +58,15 @@ struct Bound {
     decoder: Decoder,
     /// The columns to keep of what the guest gives; `None` for all.
     projection: Option<Vec<usize>>,
+    /// What its rows do to each other; `None` if they are final.
+    changes: Option<Changes>,
     schema: SchemaRef,
+}
+
+impl Bound {
+    fn answer(&self) -> Answer {
+        Answer { schema: Arc::clone(&self.schema), mode: self.changes.as_ref().map_or(ChangeMode::Append, Changes::mode) }
+    }
 }
 
 impl PluginSource {
@@ -71,30 +88,35 @@ impl PluginSource {
         let name = self.plugin.name();
         let declared =
             decode_schema(&plan.output).map_err(|error| broken(name, "bind", format!("the schema of its rows is unusable: {error}")))?;
-        if let Some(kinds) = declared.fields().iter().find(|field| field.metadata().contains_key(KIND)) {
-            return Err(Error::config(format!(
-                "plugin `{name}`: column `{}` carries row kinds, and this host takes only sources whose rows are final",
-                kinds.name()
-            )));
-        }
+        let changes = Changes::of(&declared).map_err(|what| broken(name, "bind", format!("the schema of its rows is unusable: {what}")))?;
         let decoder = Decoder::new(declared);
         let all = Arc::clone(decoder.schema());
-        let Some(wanted) = wanted else { return Ok(Bound { plan, decoder, projection: None, schema: all }) };
-        if let Some(absent) = wanted.iter().find(|column| all.column_with_name(column).is_none()) {
-            let hint = nearest::hint(absent, all.fields().iter().map(|field| field.name().as_str()));
-            return Err(Error::config(format!("plugin `{name}` gives no column `{absent}`{hint}")));
+        let is_kind = |index: usize| changes.as_ref().is_some_and(|changes| changes.is_kind(index));
+        let given = |column: &str| all.index_of(column).is_ok_and(|index| !is_kind(index));
+        if let Some(absent) = wanted.into_iter().flatten().find(|column| !given(column)) {
+            let names = all.fields().iter().map(|field| field.name().as_str()).filter(|column| given(column));
+            return Err(Error::config(format!("plugin `{name}` gives no column `{absent}`{}", nearest::hint(absent, names))));
         }
-        let kept: Vec<usize> = (0..all.fields().len()).filter(|index| wanted.contains(all.field(*index).name())).collect();
-        if kept.len() == all.fields().len() {
-            return Ok(Bound { plan, decoder, projection: None, schema: all });
-        }
+        let is_wanted = |column: &String| wanted.is_none_or(|wanted| wanted.contains(column));
+        let always = |index: usize, column: &str| changes.as_ref().is_some_and(|changes| changes.always(index, column));
         if plan.pruned {
-            let extra = all.fields().iter().find(|field| !wanted.contains(field.name()));
-            let extra = extra.map_or("", |field| field.name());
-            return Err(broken(name, "bind", format!("its plan says it gives the wanted columns only, and gives `{extra}`")));
+            let mut fields = all.fields().iter().enumerate();
+            if let Some((_, extra)) = fields.find(|(index, field)| !is_wanted(field.name()) && !always(*index, field.name())) {
+                return Err(broken(name, "bind", format!("its plan says it gives the wanted columns only, and gives `{}`", extra.name())));
+            }
         }
-        let schema = Arc::new(all.project(&kept)?);
-        Ok(Bound { plan, decoder, projection: Some(kept), schema })
+        let kept = (0..all.fields().len()).filter(|index| {
+            let column = all.field(*index).name();
+            !is_kind(*index) && (is_wanted(column) || always(*index, column))
+        });
+        let kept: Vec<usize> = kept.collect();
+        if changes.is_none() && kept.len() == all.fields().len() {
+            return Ok(Bound { plan, decoder, projection: None, changes, schema: all });
+        }
+        let mut fields: Vec<FieldRef> = kept.iter().map(|index| Arc::clone(&all.fields()[*index])).collect();
+        fields.extend(changes.is_some().then(|| Arc::new(hidden::op_field())));
+        let schema = Arc::new(Schema::new_with_metadata(fields, all.metadata().clone()));
+        Ok(Bound { plan, decoder, projection: Some(kept), changes, schema })
     }
 
     /// Makes a call that only asks, in an instance kept for that; once more in a new one if it traps.
@@ -137,8 +159,17 @@ impl PluginSource {
 impl InlineSource for PluginSource {
     fn plan(&self, request: &SourceRequest) -> Result<SourcePlan> {
         let bound = self.ask(|instance, scope| self.bind(instance, scope, request.columns.as_deref()))?;
-        self.planning.lock().unwrap_or_else(PoisonError::into_inner).bounded = Some(bound.plan.bounded);
-        let plan = SourcePlan::new(bound.schema).with_bounded(bound.plan.bounded).with_replayable(bound.plan.replayable);
+        let answer = bound.answer();
+        let mut planning = self.planning.lock().unwrap_or_else(PoisonError::into_inner);
+        if planning.last.as_ref().is_some_and(|(_, before)| before.mode != answer.mode) {
+            let what = "which rows replace each other depends on the columns that are wanted".to_string();
+            return Err(broken(self.plugin.name(), "bind", what));
+        }
+        planning.bounded = Some(bound.plan.bounded);
+        planning.last = Some((request.columns.clone(), answer.clone()));
+        drop(planning);
+        let plan =
+            SourcePlan::new(answer.schema).with_mode(answer.mode).with_bounded(bound.plan.bounded).with_replayable(bound.plan.replayable);
         Ok(match bound.plan.max_parallelism {
             Some(most) => plan.with_max_parallelism(most.max(1) as usize),
             None => plan,
@@ -179,6 +210,8 @@ impl InlineSource for PluginSource {
 
     fn open(&self, ctx: SourceCtx) -> Result<Box<dyn SourceReader>> {
         let opener = PluginSource { plugin: Arc::clone(&self.plugin), config: self.config.clone(), planning: Mutex::default() };
-        Ok(Box::new(reader::Reader::open(opener, ctx)?))
+        let planned = self.planning.lock().unwrap_or_else(PoisonError::into_inner).last.clone();
+        let planned = planned.filter(|(columns, _)| *columns == ctx.request.columns).map(|(_, answer)| answer);
+        Ok(Box::new(reader::Reader::open(opener, planned, ctx)?))
     }
 }

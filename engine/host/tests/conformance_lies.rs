@@ -41,6 +41,13 @@ fn source(lie: &str) -> Report {
     judged("lying-source", json!({ "config": { "lie": lie }, "source-rows": 100 }))
 }
 
+/// A change feed of two splits.
+fn feed(more: Value) -> Report {
+    let mut config = json!({ "keys": 5, "rows": 43 });
+    config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    judged("feed", json!({ "config": config, "source-rows": 100 }))
+}
+
 fn transform(lie: &str) -> Report {
     let input = json!([{ "name": "n", "type": "int64" }, { "name": "s", "type": "string" }]);
     judged("lying-transform", json!({ "config": { "lie": lie, "step": 3 }, "input": input }))
@@ -74,6 +81,7 @@ fn honest_components_earn_what_they_claim() {
     let reports = [
         judged("lying-source", json!({ "source-rows": 100 })),
         judged("lying-transform", json!({ "input": [{ "name": "n", "type": "int64" }, { "name": "s", "type": "string" }] })),
+        feed(json!({})),
         sink("lying-sink", json!({}), true),
         sink("lying-delivery", json!({ "idempotent": true }), true),
         sink("lying-delivery", json!({}), true),
@@ -113,6 +121,28 @@ fn a_position_that_repeats_a_row() {
 #[test]
 fn rows_that_differ_between_replays() {
     convicted(&source("replays"), Rule::ReplaySame);
+}
+
+#[test]
+fn rows_of_one_key_from_two_splits() {
+    convicted(&feed(json!({ "lie": "shared-keys" })), Rule::KeysApart);
+}
+
+#[test]
+fn a_key_that_depends_on_the_wanted_columns() {
+    convicted(&feed(json!({ "lie": "other-key" })), Rule::Pruning);
+}
+
+#[test]
+fn kinds_that_there_are_not() {
+    // No call succeeds, so whatever needs many of them is convicted as well.
+    let first = |lie: &str, words: &str| {
+        let report = feed(json!({ "lie": lie }));
+        assert_eq!(report.convictions[0].rule, Rule::CallsSucceed, "{report}");
+        assert!(report.to_string().contains(words) && report.earned == Earned::Nothing, "{report}");
+    };
+    first("odd-kind", "a row's kind is 7");
+    first("no-key", "no column is marked `tidegate.key`");
 }
 
 #[test]

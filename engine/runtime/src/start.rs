@@ -17,8 +17,8 @@ use crate::task::{Seat, Task};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tidegate_api::{
-    CommitOutcome, CommitToken, Committer, Discovered, Epoch, Error, Generation, Guarantee, OutputSink, Result, ResultExt, RunId,
-    RunIdentity, SinkCtx, Split, Staging,
+    ChangeMode, CommitOutcome, CommitToken, Committer, Discovered, Epoch, Error, Generation, Guarantee, OutputSink, Result, ResultExt,
+    RunId, RunIdentity, SinkCtx, Split, Staging,
 };
 use tidegate_epochs::manifest::{Manifest, SplitStatus};
 use tidegate_epochs::recovery::SinkShape;
@@ -81,7 +81,11 @@ fn request(job: &Job) -> OpenRequest {
             NodeKind::Source(source) => {
                 let columns = source.plan.schema.fields().iter().map(|field| format!("{}: {}", field.name(), field.data_type()));
                 shape.pinned.extend(source.plan.pinned.clone().map(|pinned| (id.clone(), pinned)));
-                shape.sources.insert(id, columns.collect::<Vec<_>>().join(", "));
+                let keys = match &source.plan.mode {
+                    ChangeMode::Append => None,
+                    ChangeMode::Upsert { keys } => Some(format!("upsert by {}", keys.join(" "))),
+                };
+                shape.sources.insert(id, columns.chain(keys).collect::<Vec<_>>().join(", "));
             }
             NodeKind::Operator(operator) => {
                 shape.operators.insert(id, operator.factory.signature());

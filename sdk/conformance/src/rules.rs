@@ -95,6 +95,7 @@ rules! {
         PositionAdvances "later-position-is-shorter" "The rest from a later position is strictly shorter."
         KilledAnywhere "killed-anywhere-goes-on" "A new instance on the last positions goes on where the old one died."
         CommittedHarmless "committed-changes-nothing" "Notices of durable positions that are lost, repeated or late change no row."
+        KeysApart "key-stays-in-one-split" "Where rows replace each other, all rows of one key come from one split."
         NewSplits "new-splits-are-found" "What appears while running is found by a discovery with the cursor, and read.";
     Transform:
         BindPure "bind-is-pure" "The same input and configuration get the same plan, whatever was asked or processed between."

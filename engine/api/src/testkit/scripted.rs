@@ -1,6 +1,6 @@
 use crate::{
-    Chunk, Discovered, Error, InlineSource, Ordinals, PollRequest, Polled, Position, Result, SourceCtx, SourcePlan, SourceReader,
-    SourceRequest, Split, SplitId, SplitState,
+    ChangeMode, Chunk, Discovered, Error, InlineSource, Ordinals, PollRequest, Polled, Position, Result, SourceCtx, SourcePlan,
+    SourceReader, SourceRequest, Split, SplitId, SplitState, hidden,
 };
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -27,23 +27,36 @@ impl Script {
 #[derive(Debug, Clone)]
 pub struct ScriptedSource {
     schema: SchemaRef,
+    mode: ChangeMode,
     scripts: Arc<Vec<Script>>,
 }
 
 impl ScriptedSource {
     /// A source of these splits.
     pub fn new(schema: SchemaRef, scripts: Vec<Script>) -> Self {
-        ScriptedSource { schema, scripts: Arc::new(scripts) }
+        ScriptedSource { schema, mode: ChangeMode::Append, scripts: Arc::new(scripts) }
+    }
+
+    /// Says that rows replace each other; the scripts' last column is [`hidden::OP`].
+    #[must_use]
+    pub fn with_mode(mut self, mode: ChangeMode) -> Self {
+        self.mode = mode;
+        self
     }
 
     fn projection(&self, request: &SourceRequest) -> Vec<usize> {
-        (0..self.schema.fields().len()).filter(|index| request.wants(self.schema.field(*index).name())).collect()
+        let always = |name: &String| match &self.mode {
+            ChangeMode::Append => false,
+            ChangeMode::Upsert { keys } => name == hidden::OP || keys.contains(name),
+        };
+        let given = |name: &String| request.wants(name) || always(name);
+        (0..self.schema.fields().len()).filter(|index| given(self.schema.field(*index).name())).collect()
     }
 }
 
 impl InlineSource for ScriptedSource {
     fn plan(&self, request: &SourceRequest) -> Result<SourcePlan> {
-        Ok(SourcePlan::new(Arc::new(self.schema.project(&self.projection(request))?)))
+        Ok(SourcePlan::new(Arc::new(self.schema.project(&self.projection(request))?)).with_mode(self.mode.clone()))
     }
 
     fn discover(&self, cursor: Option<&[u8]>) -> Result<Discovered> {

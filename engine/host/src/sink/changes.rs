@@ -1,25 +1,26 @@
 //! Outputs whose rows replace each other, as a guest sees them: key columns are marked, and one more column says what each row does.
 
+use crate::changes::{KEY, KIND, UPDATE_AFTER, unmarked};
 use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt8Array};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt8Type};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, UInt8Type};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tidegate_api::{ChangeMode, Error, Result, hidden};
 
-/// The field metadata that marks the column of row kinds.
-const KIND: &str = "tidegate.kind";
-/// The field metadata that marks a key column; its value is the column's place in the key, from 0.
-const KEY: &str = "tidegate.key";
-/// The kinds that stand for `hidden::UPSERT` and `hidden::DELETE`: update-after and delete.
-const FIRST_KIND: u8 = 2;
+/// The kinds that stand for `hidden::UPSERT` and `hidden::DELETE`, in that order.
+const FIRST_KIND: u8 = UPDATE_AFTER;
 
 /// The schema that is offered to a guest for an output of this schema and mode.
 pub(super) fn offered(visible: &SchemaRef, mode: &ChangeMode) -> SchemaRef {
-    let ChangeMode::Upsert { keys } = mode else { return Arc::clone(visible) };
+    let plain = |field: &FieldRef| unmarked(field.as_ref().clone());
+    let ChangeMode::Upsert { keys } = mode else {
+        let fields: Vec<Field> = visible.fields().iter().map(plain).collect();
+        return Arc::new(Schema::new_with_metadata(fields, visible.metadata().clone()));
+    };
     let marked = |name: &str, value: String| HashMap::from([(name.to_string(), value)]);
     let mut fields: Vec<Field> = Vec::with_capacity(visible.fields().len() + 1);
     for field in visible.fields() {
-        let mut field = field.as_ref().clone();
+        let mut field = plain(field);
         if let Some(place) = keys.iter().position(|key| key == field.name()) {
             let mut metadata = field.metadata().clone();
             metadata.extend(marked(KEY, place.to_string()));

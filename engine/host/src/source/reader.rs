@@ -1,6 +1,6 @@
 //! The reader of one task.
 
-use super::{Bound, MAX_POSITION, PluginSource};
+use super::{Answer, Bound, MAX_POSITION, PluginSource};
 use crate::bindings::source::SourcePlugin;
 use crate::bindings::source::exports::tidegate::plugin::source as wit;
 use crate::fault::{Failure, broken};
@@ -15,6 +15,8 @@ use wasmtime::component::ResourceAny;
 pub(super) struct Reader {
     source: PluginSource,
     ctx: SourceCtx,
+    /// What the plan answered, if it is known.
+    planned: Option<Answer>,
     /// The splits being read, each with the position behind what was handed over.
     splits: BTreeMap<SplitId, Split>,
     open: Option<Open>,
@@ -27,9 +29,9 @@ struct Open {
 }
 
 impl Reader {
-    pub(super) fn open(source: PluginSource, ctx: SourceCtx) -> Result<Self> {
+    pub(super) fn open(source: PluginSource, planned: Option<Answer>, ctx: SourceCtx) -> Result<Self> {
         let splits = ctx.start.iter().map(|split| (split.id.clone(), split.clone())).collect();
-        let mut reader = Reader { source, ctx, splits, open: None };
+        let mut reader = Reader { source, ctx, planned, splits, open: None };
         let open = reader.take_open().map_err(Failure::into_error)?;
         reader.open = Some(open);
         Ok(reader)
@@ -46,6 +48,10 @@ impl Reader {
         let mut instance = self.source.instance(&self.ctx.run.operator, self.ctx.task).map_err(Failure::Fault)?;
         instance.set_now(self.ctx.clock.wall());
         let bound = self.source.bind(&mut instance, &scope, wanted)?;
+        if self.planned.as_ref().is_some_and(|planned| *planned != bound.answer()) {
+            let what = "its plan for the same configuration and columns is not the one it gave before".to_string();
+            return Err(Failure::Fault(broken(self.source.plugin.name(), "bind", what)));
+        }
         let reader = instance.call("reader.open", Duration::ZERO, async |store, guest| {
             guest.tidegate_plugin_source().reader().call_open(store, &scope, wanted).await
         })?;
@@ -92,9 +98,13 @@ impl Reader {
             let rows = bound.decoder.decode(chunk.rows);
             rows.map_err(|error| format!("the rows of split `{id}` do not fit the declared schema: {error}"))?
         };
-        let rows = match &bound.projection {
-            Some(kept) => rows.project(kept).map_err(|error| error.to_string())?,
-            None => rows,
+        let rows = match (&bound.projection, &bound.changes) {
+            (Some(kept), Some(changes)) => {
+                let taken = changes.taken(&rows, kept, &bound.schema);
+                taken.map_err(|error| format!("the rows of split `{id}`: {error}"))?
+            }
+            (Some(kept), None) => rows.project(kept).map_err(|error| error.to_string())?,
+            (None, _) => rows,
         };
         let bad = chunk.bad.into_iter().map(|bad| {
             let mut row = BadRow::new(BadReason::Malformed, bad.message, bad.raw).at(Position(bad.position).to_string());

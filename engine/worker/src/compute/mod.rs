@@ -4,6 +4,7 @@
 //! pipeline (`plugin`) or a transform of the registry (`ref`), a `container` step a transform of the registry.
 
 mod backend;
+mod changes;
 mod container;
 pub mod registry;
 mod step;

@@ -1,6 +1,7 @@
 //! The `wasm` step with `plugin`: a plugin's transform in its place among the native steps.
 
 use super::Plugins;
+use super::changes::{keys_of, refusal};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -64,6 +65,14 @@ impl StepDef for WasmStep {
             .map_err(|error| problems_of(&error).into_iter().map(|problem| problem.under(["plugin"])).collect::<Vec<_>>())?;
         if cx.keys && !transform.rowwise {
             let message = format!("the plugin `{}` may change rows freely, so its rows have no keys, which a sink asks for", self.plugin);
+            return Err(vec![Problem::at("plugin", message)]);
+        }
+        let who = format!("the plugin `{}`", self.plugin);
+        if let Some(message) = refusal(&who, &input.mode, transform.shape, &transform.reads) {
+            return Err(vec![Problem::at("plugin", message)]);
+        }
+        if let Some(key) = keys_of(&input.mode).iter().find(|key| !transform.carries.contains(key)) {
+            let message = format!("rows that come in replace each other by their column `{key}`, which {who} makes anew or leaves out");
             return Err(vec![Problem::at("plugin", message)]);
         }
         let reads: BTreeSet<String> = transform.reads.iter().cloned().collect();

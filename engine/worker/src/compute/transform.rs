@@ -5,6 +5,7 @@
 
 use super::Plugins;
 use super::backend::{Backend, Made, Part, Process};
+use super::changes::{keys_of, refusal};
 use super::container::ContainerBackend;
 use super::registry::{Entry, Implementation, TransformManifest};
 use super::typing::{Typing, rows_of};
@@ -17,7 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 use tidegate_api::config::{Options, Problem};
 use tidegate_api::nearest::hint;
-use tidegate_api::{BadRow, ChangeMode, EventTime, Output, Result, ResultExt, Step, StepCtx, StepFactory, hidden};
+use tidegate_api::{BadRow, EventTime, Output, Result, ResultExt, Step, StepCtx, StepFactory, hidden};
 use tidegate_host::Shape;
 use tidegate_operators::{BindCtx, Bound, BoundNode, StepDef, StreamType};
 
@@ -139,13 +140,6 @@ impl TransformStep {
     }
 }
 
-fn keys_of(mode: &ChangeMode) -> &[String] {
-    match mode {
-        ChangeMode::Append => &[],
-        ChangeMode::Upsert { keys } => keys,
-    }
-}
-
 fn keep_problems(keep: &[String], manifest: &TransformManifest) -> Vec<Problem> {
     let at = |index: usize, message: String| Problem::new(vec!["keep".into(), index.to_string()], message);
     let mut problems = Vec::new();
@@ -190,6 +184,14 @@ impl StepDef for TransformStep {
         };
         let typing = Typing::bind(&input.schema, &self.manifest);
         let backend = self.backend();
+        let columns: Vec<String> = self.manifest.inputs.fields().iter().map(|field| field.name().clone()).collect();
+        let refused = backend.as_ref().ok().and_then(|backend| {
+            let who = format!("the transform `{}`", self.manifest);
+            refusal(&who, &input.mode, backend.shape(), &columns)
+        });
+        if let Some(message) = refused {
+            return Err(vec![Problem::at("ref", message)]);
+        }
         let kept = match backend.as_ref().map(|backend| backend.shape()) {
             Ok(Shape::Free) => {
                 let problems = self.free_problems(input, cx);
@@ -211,7 +213,7 @@ impl StepDef for TransformStep {
         let made = self.manifest.output.fields().iter().map(Arc::clone);
         let fields: Vec<FieldRef> = made.chain(carried.iter().map(|index| Arc::clone(&input.schema.fields()[*index]))).collect();
         let schema = Arc::new(Schema::new(fields));
-        let reads: BTreeSet<String> = self.manifest.inputs.fields().iter().map(|field| field.name().clone()).collect();
+        let reads: BTreeSet<String> = columns.into_iter().collect();
         let always: BTreeSet<String> = reads.iter().chain(keys_of(&input.mode)).cloned().collect();
         let keep: BTreeSet<String> = self.keep.iter().cloned().collect();
         let details = format!(

@@ -17,6 +17,8 @@ pub struct SourceSummary {
     pub dataset: String,
     /// The columns asked of it, in its order.
     pub columns: Vec<String>,
+    /// How its rows relate to each other.
+    pub mode: ChangeMode,
     /// How many it has.
     pub available: usize,
     /// The schema that it resolved for itself, as a pipeline file would declare it; `None` if it is declared.
@@ -73,10 +75,11 @@ pub(super) fn row_by_row(settled: &Settled<'_, '_>) -> Vec<RowByRow> {
 pub(super) fn sources(settled: &Settled<'_, '_>) -> Vec<SourceSummary> {
     let summary = |(name, asked): (&String, &super::sources::Asked)| SourceSummary {
         dataset: name.clone(),
-        columns: asked.plan.schema.fields().iter().map(|field| field.name().clone()).collect(),
+        columns: visible(&asked.plan.schema).map(str::to_string).collect(),
+        mode: asked.plan.mode.clone(),
         resolved: settled.typing.sources.get(name).filter(|plan| plan.pinned.is_some()).map(|plan| declared(&plan.schema)),
         pinned: settled.input.datasets.get(name).is_some_and(|dataset| dataset.pinned.is_some()),
-        available: settled.typing.sources.get(name).map_or(0, |plan| plan.schema.fields().len()),
+        available: settled.typing.sources.get(name).map_or(0, |plan| visible(&plan.schema).count()),
         applied: asked.applied().cloned().collect(),
         idle_filters: idle_filters(settled.structure, settled.sources, name)
             .into_iter()
@@ -203,6 +206,9 @@ impl Planned {
 
 fn write_source(out: &mut String, source: &SourceSummary) -> fmt::Result {
     writeln!(out, "  reads {} of {} columns: {}", source.columns.len(), source.available, source.columns.join(", "))?;
+    if source.mode != ChangeMode::Append {
+        writeln!(out, "  rows: {}", mode(&source.mode))?;
+    }
     let ends = if source.bounded { "it ends" } else { "it does not end" };
     let again = if source.replayable { "can be read again" } else { "cannot be read again" };
     writeln!(out, "  {ends}, {again}{}", if source.keys { ", rows carry their keys" } else { "" })?;
@@ -259,6 +265,10 @@ pub(super) fn routing(edge: &EdgeSpec) -> String {
 fn columns(schema: &Schema) -> String {
     let column = |field: &arrow::datatypes::FieldRef| format!("{}: {}", field.name(), types::name(field.data_type()));
     schema.fields().iter().map(column).collect::<Vec<_>>().join(", ")
+}
+
+fn visible(schema: &Schema) -> impl Iterator<Item = &str> {
+    schema.fields().iter().map(|field| field.name().as_str()).filter(|name| !hidden::is_hidden(name))
 }
 
 fn names(schema: &Schema) -> String {

@@ -10,7 +10,7 @@ use super::structure::Structure;
 use super::typing::Typing;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use tidegate_api::{EqualTo, OnBadData, Result, SourcePlan, SourceRequest, TimeSpec, bad};
+use tidegate_api::{EqualTo, OnBadData, Result, SourcePlan, SourceRequest, TimeSpec, bad, hidden};
 use tidegate_operators::BindCtx;
 
 /// What a source is asked, and what it answered.
@@ -164,12 +164,12 @@ impl Pass<'_, '_> {
         let full = &self.typing.sources[name];
         let need = needs.datasets.get(name).cloned().unwrap_or_default();
         let time = self.times.get(name).map(|time| time.column.as_ref());
-        let names = full.schema.fields().iter().map(|field| field.name());
+        let names = || full.schema.fields().iter().map(|field| field.name()).filter(|column| !hidden::is_hidden(column));
         let rescue = self.policies.of_source(name).on_bad == OnBadData::Rescue;
         // What is rescued is rescued somewhere, whether or not anybody reads it.
         let always = |column: &str| time == Some(column) || (rescue && column == bad::RESCUED);
-        let columns: Vec<String> = names.filter(|column| need.columns.contains(*column) || always(column)).cloned().collect();
-        let all = columns.len() == full.schema.fields().len();
+        let columns: Vec<String> = names().filter(|column| need.columns.contains(*column) || always(column)).cloned().collect();
+        let all = columns.len() == names().count();
         let request = SourceRequest::all().with_columns((!all).then_some(columns)).with_equals(equals.to_vec());
         let request = request.with_ordinals(need.keys).with_rescue(rescue).with_pinned(full.pinned.clone());
         let request = request.with_apart(apart(self.structure, self.typing, name));

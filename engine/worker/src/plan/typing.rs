@@ -79,7 +79,8 @@ impl Typing {
                     if rescue && plan.schema.index_of(bad::RESCUED).is_err() {
                         problems.dataset(name, &["onBadData"], policies.cannot_rescue(input, name));
                     }
-                    typing.streams.insert((*name).to_string(), StreamType::append(Arc::clone(&plan.schema)));
+                    let stream = StreamType { schema: Arc::clone(&plan.schema), mode: plan.mode.clone() };
+                    typing.streams.insert((*name).to_string(), stream);
                     typing.feeding.insert((*name).to_string(), BTreeSet::from([(*name).to_string()]));
                     typing.sources.insert((*name).to_string(), plan);
                 }

@@ -3,6 +3,7 @@
 //! A source is asked as the engine asks it, through [`InlineSource`], so a native connector and a component pass the same scripts. Positions stay
 //! opaque, and a split is always opened with the details that its discovery gave.
 
+mod changes;
 mod plan;
 mod read;
 mod replay;
@@ -15,7 +16,7 @@ use read::{Read, Reading};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_api::{InlineSource, Result, SourceRequest, Split, SplitId};
+use tidegate_api::{ChangeMode, InlineSource, Result, SourceRequest, Split, SplitId};
 
 /// What is judged, and where its rows come from.
 pub struct SourceWorld {
@@ -108,6 +109,7 @@ struct Bench<'a> {
     cursor: Option<Vec<u8>>,
     /// Every split read by one task, in large polls.
     whole: BTreeMap<SplitId, Read>,
+    mode: ChangeMode,
     replayable: bool,
     max_tasks: usize,
     time_column: Option<String>,
@@ -131,6 +133,7 @@ const SCRIPTS: &[Script] = &[
     ("two tasks and three", replay::tasks),
     ("polls of one row and of seven", replay::polls),
     ("watermarks beside their rows", time::watermarks),
+    ("keys of rows that replace each other", changes::keys_apart),
     ("fewer columns", plan::fewer_columns),
     ("the rest from any position", replay::positions),
     ("killed after any poll", replay::killed),
@@ -195,6 +198,7 @@ fn first<'a>(world: &'a SourceWorld, options: &'a SourceOptions, record: &'a Rec
         splits: found.added,
         cursor: found.cursor,
         whole: BTreeMap::new(),
+        mode: plan.mode,
         replayable: plan.replayable,
         max_tasks: plan.max_parallelism.unwrap_or(usize::MAX),
         time_column: options.time_column.clone().or(only),

@@ -7,7 +7,7 @@ use crate::verdict::{Verdict, cut, row_texts};
 use arrow::array::RecordBatch;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use tidegate_api::{Generation, PollRequest, RunId, RunIdentity, SourceCtx, Split};
+use tidegate_api::{Generation, PollRequest, RunId, RunIdentity, SourceCtx, Split, hidden};
 
 pub(super) fn again(bench: &Bench<'_>) -> Verdict {
     let rule = Rule::PlanConstant;
@@ -64,7 +64,7 @@ pub(super) fn nothing_assigned(bench: &Bench<'_>) -> Verdict {
 pub(super) fn fewer_columns(bench: &Bench<'_>) -> Verdict {
     let rule = Rule::Pruning;
     let Some(schema) = bench.whole.values().next().map(|read| read.rows.schema()) else { return Ok(()) };
-    let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
+    let names: Vec<String> = hidden::visible_schema(&schema).fields().iter().map(|field| field.name().clone()).collect();
     let mut choices: Vec<Vec<String>> = names.iter().take(32).map(|name| vec![name.clone()]).collect();
     choices.push(Vec::new());
     choices.push(names.iter().step_by(2).cloned().collect());
@@ -74,6 +74,8 @@ pub(super) fn fewer_columns(bench: &Bench<'_>) -> Verdict {
         reading.rule = rule;
         reading.request = bench.options.request.clone().with_columns(Some(columns.clone()));
         let shown = format!("[{}]", columns.join(", "));
+        let plan = source.plan(&reading.request).map_err(|error| failed(bench.record, rule, "plan", &error))?;
+        bench.record.hold(rule, plan.mode == bench.mode, || format!("with the columns {shown} rows replace each other by another key"))?;
         for (id, read) in reading.of(source.as_ref()).map_err(|mut conviction| {
             conviction.detail = format!("with the columns {shown}: {}", conviction.detail);
             conviction

@@ -2683,6 +2683,10 @@ pub mod exports {
                     /// Answers what it would read. Called while planning, by `validate` too. May use grants (to ask a server for its schema); must
                     /// change nothing outside. `wanted` names the columns somebody reads, none means all; the order of `output` is the source's own.
                     /// The schema of the first run is pinned in its first manifest.
+                    ///
+                    /// A source whose rows replace each other (a change feed) marks its key columns and its column of kinds, as `schema` says, and gives
+                    /// them whatever is wanted; `wanted` never names the column of kinds. All rows of one key must come from one split: splits are read
+                    /// beside each other.
                     #[allow(async_fn_in_trait)]
                     fn bind(
                         scope: Scope,

@@ -288,10 +288,13 @@ pub mod tidegate {
             /// A guest may trust what the host sends and skip validation. The host validates all that a guest sends, against the declared
             /// schema and under the output limit.
             pub type Batch = _rt::Vec<u8>;
-            /// A schema: one Arrow IPC schema message, in the encapsulated form. A column of type `UInt8` whose field metadata has the key
-            /// `tidegate.kind` carries row kinds: 0 insert, 1 update-before, 2 update-after, 3 delete. A schema has at most one such column.
-            /// Where rows replace each other, the columns whose values say which row is meant have the field metadata `tidegate.key`; its value is
-            /// the column's place in the key, from 0.
+            /// A schema: one Arrow IPC schema message, in the encapsulated form.
+            ///
+            /// Rows are final unless the schema says otherwise. Where rows replace each other, the columns whose values say which row is meant have
+            /// the field metadata `tidegate.key`; its value is the column's place in the key, from 0. Beside them a column of type `UInt8`, without
+            /// nulls, whose field metadata has the key `tidegate.kind`, carries row kinds: 0 insert, 1 update-before, 2 update-after, 3 delete.
+            /// Whoever keeps rows by key puts the rows of 0 and 2, skips 1, and removes for 3, in which only the key columns need values. A schema
+            /// has at most one column of kinds, and none without a key; without one every row is an update-after.
             pub type Schema = _rt::Vec<u8>;
             /// A row that could not be processed. It costs this row, not its batch.
             #[derive(Clone, PartialEq)]
@@ -489,6 +492,7 @@ pub mod exports {
             /// A stateless, deterministic step over batches in Arrow IPC. It can log, count and read the epoch's clock, and nothing else.
             ///
             /// Only the columns it reads cross into it and only the columns it makes cross back. The rest stays with the host, which carries it.
+            /// Where rows replace each other, the host carries their kinds: a transform sees none, must be row-wise, and must leave the key columns as they are.
             #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
             pub mod transform {
                 #[used]

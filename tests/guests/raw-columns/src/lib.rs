@@ -51,6 +51,9 @@ impl ColumnsTransform for RawColumns {
 
     fn bind(config: &str, input: &[Field]) -> Result<Plan> {
         let lie = lie_of(config);
+        if config != "{}" && config != format!("{{\"lie\":\"{lie}\"}}") {
+            return Err(Error::config("`lie` is the only key, and a text"));
+        }
         let find = |name: &str, data_type: &str| {
             let column = input.iter().position(|field| field.name == name && (field.data_type == data_type || lie == "opaque"));
             column.map(|column| column as u32).ok_or_else(|| Error::config(format!("there is no column `{name}` of type `{data_type}`")))
@@ -67,13 +70,17 @@ impl ColumnsTransform for RawColumns {
 
     fn process(&mut self, input: Columns) -> Result<Processed> {
         let rows = input.rows as usize;
-        let numbers: Vec<i64> = input.columns[0].data.as_chunks::<8>().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect();
+        let mut numbers: Vec<i64> = input.columns[0].data.as_chunks::<8>().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect();
+        if let Some(present) = &input.columns[0].validity {
+            // What stands at a null is arbitrary.
+            numbers.iter_mut().enumerate().filter(|(row, _)| present[row / 8] >> (row % 8) & 1 == 0).for_each(|(_, number)| *number = 0);
+        }
         assert!(!numbers.contains(&7777), "7777 is more than this plugin can bear");
         let names = read_texts(&input.columns[1], rows)?;
         let louder: Vec<Option<String>> = names.into_iter().map(|name| name.map(|name| name + "!")).collect();
         let keep: Vec<bool> = numbers.iter().map(|number| number % 2 == 0).collect();
         let plain = |data| Column { data, offsets: None, validity: None };
-        let twice = plain(numbers.iter().flat_map(|number| (number * 2).to_le_bytes()).collect());
+        let twice = plain(numbers.iter().flat_map(|number| number.wrapping_mul(2).to_le_bytes()).collect());
         let mut columns = Columns { rows: input.rows, columns: vec![plain(bits(&keep)), texts(&louder), twice] };
         let bad = (0_u64..).zip(&numbers).filter(|(_, number)| **number == 13);
         let mut bad: Vec<RowError> =

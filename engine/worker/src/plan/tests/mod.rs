@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex};
 use tidegate_api::config::Problem;
 use tidegate_api::testkit::ScriptedSource;
 use tidegate_api::{
-    AnySink, Discovered, Error, Guarantee, InlineSource, OutputSink, Result, SinkCtx, SinkInput, SinkPlan, SourceCtx, SourcePlan,
-    SourceReader, SourceRequest, types,
+    AnySink, ChangeMode, Discovered, Error, Guarantee, InlineSource, OutputSink, Result, SinkCtx, SinkInput, SinkPlan, SourceCtx,
+    SourcePlan, SourceReader, SourceRequest, types,
 };
 use tidegate_dialect::Functions;
 use tidegate_runtime::graph::{EdgeSpec, Node, NodeKind, Routing};
@@ -27,6 +27,7 @@ use tidegate_runtime::graph::{EdgeSpec, Node, NodeKind, Routing};
 /// A source that remembers what it was asked, and applies conditions on some columns.
 struct Probe {
     schema: SchemaRef,
+    mode: ChangeMode,
     applies: Vec<String>,
     /// Applies nothing once it is asked for less than everything.
     fickle: bool,
@@ -39,14 +40,23 @@ impl Probe {
     fn new(columns: &[(&str, &str)]) -> Self {
         let field = |(name, data_type): &(&str, &str)| Field::new(*name, types::parse(data_type).unwrap(), true);
         let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
-        Probe { schema, applies: Vec::new(), fickle: false, replayable: true, max_parallelism: None, asked: Arc::default() }
+        Probe {
+            schema,
+            mode: ChangeMode::Append,
+            applies: Vec::new(),
+            fickle: false,
+            replayable: true,
+            max_parallelism: None,
+            asked: Arc::default(),
+        }
     }
 }
 
 impl InlineSource for Probe {
     fn plan(&self, request: &SourceRequest) -> Result<SourcePlan> {
         self.asked.lock().unwrap().push(request.clone());
-        let plan = ScriptedSource::new(Arc::clone(&self.schema), Vec::new()).plan(request)?.with_replayable(self.replayable);
+        let source = ScriptedSource::new(Arc::clone(&self.schema), Vec::new()).with_mode(self.mode.clone());
+        let plan = source.plan(request)?.with_replayable(self.replayable);
         let applies = |at: &usize| self.applies.contains(&request.equals[*at].column);
         let narrowed = request.columns.as_ref().is_some_and(|columns| !columns.iter().any(|column| self.applies.contains(column)));
         let applied = if self.fickle && narrowed { Vec::new() } else { (0..request.equals.len()).filter(applies).collect() };

@@ -217,3 +217,30 @@ fn a_stage_behind_a_window_does_not_rename_the_time_of_the_source() {
     assert_eq!(planned.sources[0].time.as_ref().unwrap().column.as_ref(), "dateTime");
     assert_eq!(names(&edge(&planned, "stage/counts", "stage/totals").schema), ["windowStart", "n"], "the group is not read any more");
 }
+
+#[test]
+fn a_source_of_changes_always_gives_its_key_and_every_reader_knows_it() {
+    let mut probe = Probe::new(&[("v", "int64"), ("id", "int64"), ("t", "string"), (hidden::OP, "uint8")]);
+    probe.mode = ChangeMode::Upsert { keys: vec!["id".to_string()] };
+    let asked = Arc::clone(&probe.asked);
+    let pipeline = Pipeline::new().source("rows", probe).sink("out").sink("sums");
+    let sums = json!([{ "op": "aggregate", "groupBy": "t", "aggs": [{ "op": "sum", "column": "v", "alias": "total" }] }]);
+    let planned = pipeline
+        .stage("narrow", &["rows"], "out", json!([{ "op": "select", "columns": ["id"] }]))
+        .stage("sums", &["rows"], "sums", sums.clone())
+        .planned();
+    // Never asked for by name: a source gives it because rows replace each other.
+    assert!(asked.lock().unwrap().iter().all(|request| request.columns.iter().flatten().all(|column| column != hidden::OP)));
+    assert_eq!(columns(&planned, "rows"), ["v", "id", "t", hidden::OP]);
+    let edge_to_sink = edge(&planned, "source/rows", "sink/out");
+    assert_eq!(names(&edge_to_sink.schema), ["id", hidden::OP]);
+    assert_eq!(edge_to_sink.routing, Routing::Hash(vec![0]), "a key's changes stay in order");
+    assert_eq!(node(&planned, "stage/sums").parallelism, 1, "an update may move a row to another group");
+    assert!(planned.render_text().contains("rows: upsert by id"));
+
+    let mut probe = Probe::new(&[("v", "int64"), ("id", "int64"), (hidden::OP, "uint8")]);
+    probe.mode = ChangeMode::Upsert { keys: vec!["id".to_string()] };
+    let filter = json!([{ "op": "filter", "expression": "v > 1" }]);
+    let mistakes = Pipeline::new().source("rows", probe).sink("out").stage("s", &["rows"], "out", filter).mistakes();
+    assert!(mistakes[0].contains("tests `v`, which is no key"), "{mistakes:?}");
+}
