@@ -4,11 +4,13 @@
 //! this machine or into a private network is refused (DNS rebinding). Every refusal is kept with the call, so that the error which
 //! follows names the grant that is missing.
 
+mod handler;
 mod http;
 mod patience;
 mod sockets;
 mod tls;
 
+pub(crate) use handler::link as link_handler;
 pub(crate) use http::Hooks;
 pub(crate) use sockets::link_lookup;
 pub(crate) use tls::Tls;

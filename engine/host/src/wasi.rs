@@ -114,6 +114,7 @@ pub(crate) fn link_granted(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     random::add_to_linker::<State, HasSelf<State>>(linker, |state| state)?;
     streams::link(linker)?;
     network::link_lookup(linker)?;
+    network::link_handler(linker)?;
     linker.allow_shadowing(false);
     Ok(())
 }
