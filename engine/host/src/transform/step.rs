@@ -70,7 +70,8 @@ impl<B: Border> TransformStep<B> {
                 Part::Convicted(row, message) => {
                     convicted += 1;
                     self.guest.plugin.metrics().convicted();
-                    out.bad.push(self.bad_row(BadReason::PluginTrap, &message, batch, row));
+                    // A trap's message names the plugin and the call already.
+                    out.bad.push(BadRow::of(batch, row, BadReason::PluginTrap, message));
                 }
             }
         }
@@ -81,17 +82,15 @@ impl<B: Border> TransformStep<B> {
     fn answered(&self, batch: &RecordBatch, rows: Range<usize>, answer: Answer, out: &mut Output) -> Result<()> {
         let mut bad = Vec::with_capacity(answer.bad.len());
         for error in answer.bad {
-            out.bad.push(self.bad_row(BadReason::Plugin, &error.message, batch, rows.start + error.row as usize).in_column(error.column));
+            let message = format!("plugin `{}`: {}", self.guest.plugin.name(), error.message);
+            let row = BadRow::of(batch, rows.start + error.row as usize, BadReason::Plugin, message);
+            out.bad.push(row.in_column(error.column));
             bad.push(error.row as usize);
         }
         let (made, filtered) = self.bound.layout.assemble(&batch.slice(rows.start, rows.len()), &answer.made, &bad)?;
         out.filtered += filtered;
         out.emit(made);
         Ok(())
-    }
-
-    fn bad_row(&self, reason: BadReason, message: &str, batch: &RecordBatch, row: usize) -> BadRow {
-        BadRow::of(batch, row, reason, format!("plugin `{}`: {message}", self.guest.plugin.name()))
     }
 }
 
