@@ -383,3 +383,33 @@ fn an_image_runs_through_the_runtime_without_network_and_is_killed_by_its_name()
     drop(step);
     hanging.is_clean();
 }
+
+/// What the kit finds of the test's child, whose inputs are never null, and the command's exit code.
+fn judged(mode: &str) -> (Option<i32>, Value) {
+    let root = tempfile::tempdir().unwrap();
+    let text = format!(
+        "id = \"child\"\nversion = \"1.0.0\"\nimpl = \"container\"\nentry = {}\n\
+         inputs = [{{ name = \"n\", type = \"int64\" }}, {{ name = \"t\", type = \"string\", nullable = false }}]\n\
+         output = [{{ name = \"twice\", type = \"int64\" }}, {{ name = \"loud\", type = \"string\", nullable = false }}]\n",
+        json!([CHILD, mode])
+    );
+    std::fs::create_dir(root.path().join("child")).unwrap();
+    std::fs::write(root.path().join("child/transform.toml"), text).unwrap();
+    let arguments = ["plugin", "test", "child/transform.toml", "--json"];
+    let output = std::process::Command::new(tidegate_tests::command()).args(arguments).current_dir(root.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let report = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{mode}: {error}: {said}"));
+    assert!(said.contains("judging: nulls and extremes"), "{said}");
+    (output.status.code(), report)
+}
+
+#[test]
+fn the_kit_judges_a_container_by_the_rules_of_transforms() {
+    let (code, report) = judged("");
+    assert_eq!((code, &report["earned"]), (Some(0), &json!("deterministic")), "{report}");
+    assert_eq!((&report["plugin"], &report["world"]), (&json!("child"), &json!("container transform")));
+    assert!(report["digest"].as_str().unwrap().starts_with("sha256:"), "{report}");
+    let (code, report) = judged("counts-calls");
+    assert_eq!((code, &report["earned"]), (Some(1), &Value::Null), "{report}");
+    assert_eq!(report["convictions"][0]["rule"], "deterministic");
+}

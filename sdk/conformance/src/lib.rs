@@ -15,4 +15,4 @@ mod rules;
 mod verdict;
 
 pub use rules::{Rule, Suite};
-pub use verdict::{Conviction, Judgement, Verdict};
+pub use verdict::{Conviction, Judgement, Progress, Verdict};

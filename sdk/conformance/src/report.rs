@@ -63,7 +63,7 @@ pub struct Report {
     pub digest: String,
     /// Its world.
     pub world: String,
-    /// The version of `tidegate:plugin` it was built for.
+    /// The version of `tidegate:plugin` it was built for; empty for what is called otherwise.
     pub interface: String,
     /// The guarantee that it claims.
     pub claimed: String,
@@ -129,7 +129,8 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let version = self.version.as_deref().unwrap_or("(version unknown)");
-        writeln!(f, "{} {version}, a {} for tidegate:plugin@{}", self.plugin, self.world, self.interface)?;
+        let interface = if self.interface.is_empty() { String::new() } else { format!(" for tidegate:plugin@{}", self.interface) };
+        writeln!(f, "{} {version}, a {}{interface}", self.plugin, self.world)?;
         writeln!(f, "{}", self.digest)?;
         writeln!(f, "judged by the conformance kit {KIT}\n")?;
         writeln!(f, "claims  {}", self.claimed)?;

@@ -66,16 +66,45 @@ impl Judgement {
     }
 }
 
+/// Is told what is judged at present.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress(fn(&str));
+
+impl Progress {
+    /// Calls this with the name of each script as it begins, and now and then within a long one.
+    pub fn new(tell: fn(&str)) -> Self {
+        Progress(tell)
+    }
+
+    pub(crate) fn tell(self, what: &str) {
+        (self.0)(what);
+    }
+}
+
+/// Tells nobody.
+impl Default for Progress {
+    fn default() -> Self {
+        Progress(|_| {})
+    }
+}
+
 /// Keeps the record while scripts run.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
+    progress: Progress,
     script: RefCell<&'static str>,
     kept: RefCell<BTreeSet<Rule>>,
 }
 
 impl Record {
+    /// An empty one, which tells what it records.
+    pub(crate) fn telling(progress: Progress) -> Record {
+        Record { progress, ..Record::default() }
+    }
+
     /// Begins a script.
     pub(crate) fn script(&self, name: &'static str) {
+        self.progress.tell(name);
         *self.script.borrow_mut() = name;
     }
 

@@ -55,7 +55,7 @@ fn for_ever() -> ! {
 fn answer(rows: &RecordBatch) -> (Vec<(&'static str, ArrayRef)>, Vec<Value>) {
     let numbers = rows.column_by_name("n").unwrap().as_primitive::<Int64Type>();
     let texts = rows.column_by_name("t").unwrap().as_string::<i32>();
-    let twice: Int64Array = numbers.iter().map(|number| number.map(|number| number * 2)).collect();
+    let twice: Int64Array = numbers.iter().map(|number| number.map(|number| number.wrapping_mul(2))).collect();
     let loud: StringArray = texts.iter().map(|text| text.map(str::to_uppercase)).collect();
     let unlucky = (0..numbers.len()).filter(|row| numbers.is_valid(*row) && numbers.value(*row) == 13);
     let refused = unlucky.map(|row| json!({ "row": row, "column": "n", "message": "thirteen is unlucky" }));
@@ -139,6 +139,7 @@ fn respond(mode: &str, number: u64, rows: &RecordBatch, previous: &mut Vec<u8>) 
             std::process::exit(0);
         }
         "wrong-type" => columns[0].1 = Arc::new(StringArray::from(vec!["x"; rows.num_rows()])),
+        "counts-calls" => columns[0].1 = Arc::new(Int64Array::from(vec![number as i64; rows.num_rows()])),
         "missing-column" => drop(columns.pop()),
         "more-columns" => columns.push(("secret", Arc::clone(&columns[0].1))),
         "nulls" => columns[1].1 = arrow::array::new_null_array(columns[1].1.data_type(), rows.num_rows()),

@@ -3,13 +3,14 @@
 use super::Judged;
 use super::sinks::Rows;
 use crate::rules::Rule;
+use crate::source::patiently;
 use crate::verdict::{Judgement, Record, Verdict, cut};
 use arrow::array::{BinaryArray, RecordBatch};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 use tidegate_api::{
-    AnySink, ChangeMode, Epoch, ErrorKind, EventTime, Flushed, Generation, Output, PollRequest, PreCommit, Result, RunId, RunIdentity,
-    SinkCtx, SinkInput, SourceCtx, SourceRequest, StepCtx,
+    AnySink, ChangeMode, Clock, Epoch, ErrorKind, EventTime, Flushed, Generation, Output, PollRequest, PreCommit, Result, RunId,
+    RunIdentity, SinkCtx, SinkInput, SourceCtx, SourceRequest, StepCtx, SystemClock,
 };
 use tidegate_host::World;
 
@@ -23,9 +24,14 @@ const EPOCH: usize = 64;
 const DEEP: usize = 400;
 const LONG: usize = 1 << 20;
 
+/// How often its memory is looked at.
+const SAMPLES: usize = 1000;
+/// How often it is told how many calls were made.
+const TELL: Duration = Duration::from_secs(5);
+
 /// Asks for a plan under configurations that nobody means well with.
 pub(super) fn hostile(judged: &Judged<'_>) -> Judgement {
-    let record = Record::default();
+    let record = judged.record();
     record.script("hostile configurations");
     let verdict = ask_all(judged, &record);
     record.close(verdict)
@@ -102,7 +108,7 @@ fn ask(judged: &Judged<'_>, config: &Value) -> Result<()> {
 
 /// Calls it very often.
 pub(super) fn leak(judged: &Judged<'_>) -> Judgement {
-    let record = Record::default();
+    let record = judged.record();
     record.script("very many calls");
     let verdict = leak_verdict(judged, &record);
     record.close(verdict)
@@ -112,16 +118,31 @@ fn leak_verdict(judged: &Judged<'_>, record: &Record) -> Verdict {
     let calls = judged.conformance.calls;
     let failed = |error: tidegate_api::Error| record.convict(Rule::NoLeak, format!("the plugin cannot be called so often: {error}"));
     let mut caller = Caller::open(judged).map_err(failed)?;
-    let mut at_half = 0;
-    for call in 0..calls {
-        if call == calls / 2 {
-            at_half = judged.plugin.metrics().peak_memory();
+    let peak = || judged.plugin.metrics().peak_memory();
+    // Peaks on the way, since nobody knows yet where half of the way is: a slow plugin is not called as often.
+    let (mut peaks, mut made) = (Vec::new(), 0);
+    let begun = SystemClock.monotonic();
+    let mut told = begun;
+    while made < calls {
+        let now = SystemClock.monotonic();
+        if judged.conformance.leak_time.is_some_and(|most| now.saturating_sub(begun) >= most) {
+            break;
         }
-        caller.call(call).map_err(|error| record.convict(Rule::NoLeak, format!("call {call} of {calls} failed: {error}")))?;
+        if now.saturating_sub(told) >= TELL {
+            judged.conformance.progress.tell(&format!("very many calls: {made} of {calls}"));
+            told = now;
+        }
+        if made % (calls / SAMPLES).max(1) == 0 {
+            peaks.push((made, peak()));
+        }
+        caller.call(made).map_err(|error| record.convict(Rule::NoLeak, format!("call {made} of {calls} failed: {error}")))?;
+        made += 1;
     }
-    let end = judged.plugin.metrics().peak_memory();
-    record.hold(Rule::NoLeak, calls == 0 || end <= at_half + SLACK, || {
-        format!("after {} calls it had {at_half} bytes of memory, after {calls} {end}", calls / 2)
+    let half = peaks.iter().rev().find(|(call, _)| *call <= made / 2);
+    let (half, at_half) = half.copied().unwrap_or_default();
+    let end = peak();
+    record.hold(Rule::NoLeak, made == 0 || end <= at_half + SLACK, || {
+        format!("after {half} calls it had {at_half} bytes of memory, after {made} {end}")
     })
 }
 
@@ -172,7 +193,7 @@ impl Caller {
         match self {
             Caller::Source(reader) => {
                 let request = PollRequest { max_rows: 2, max_bytes: 1 << 16, wait: Duration::ZERO };
-                crate::source::patiently(|| reader.poll(request)).map(drop)
+                patiently(|| reader.poll(request)).map(drop)
             }
             Caller::Transform(step, batch) => step.apply(batch.clone(), EventTime(0), &mut Output::default()),
             Caller::Sink(sink) => sink.call(number),
@@ -188,18 +209,18 @@ impl SinkCaller {
         let barrier = number % EPOCH == EPOCH - 1;
         match &mut self.writer {
             AnySink::AtLeastOnce(writer) => {
-                writer.write(&self.rows, keys)?;
-                if barrier && writer.flush(epoch)? == Flushed::Later {
+                patiently(|| writer.write(&self.rows, keys))?;
+                if barrier && patiently(|| writer.flush(epoch))? == Flushed::Later {
                     return Err(tidegate_api::Error::internal("the barrier is not answered at once"));
                 }
             }
             AnySink::Transactional(writer) => {
-                writer.write(&self.rows, keys)?;
+                patiently(|| writer.write(&self.rows, keys))?;
                 if barrier
-                    && let PreCommit::Token(token) = writer.pre_commit(epoch)?
+                    && let PreCommit::Token(token) = patiently(|| writer.pre_commit(epoch))?
                     && let Some(committer) = &mut self.committer
                 {
-                    committer.commit(epoch, &[token])?;
+                    patiently(|| committer.commit(epoch, std::slice::from_ref(&token)))?;
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Commands that reach a plugin's outside: they fill it, empty it, and say what a reader sees.
 
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -39,16 +40,9 @@ impl Command {
         }
     }
 
-    /// Runs it in a folder and returns what it printed. Its standard input is empty.
-    ///
-    /// # Errors
-    /// `External` if it cannot be started, fails, prints too much or takes longer than `deadline`; with what it said on standard error.
-    pub fn run(&self, folder: &Path, deadline: Duration) -> Result<String> {
-        let failed = |what: String| Error::external(format!("the command `{self}` {what}"));
-        let io = |error: std::io::Error| failed(format!("cannot be run: {error}"));
-        // Files, so that nobody has to read while it runs, and a child that it leaves behind holds nobody up.
-        let (mut printed, mut said) = (tempfile::tempfile().map_err(io)?, tempfile::tempfile().map_err(io)?);
-        let mut command = match self {
+    /// The process that it is, in a folder and with more variables in its environment.
+    pub(super) fn process(&self, folder: &Path, variables: &BTreeMap<String, String>) -> std::process::Command {
+        let mut process = match self {
             Command::Shell(line) => {
                 let mut shell = std::process::Command::new("sh");
                 shell.arg("-c").arg(line);
@@ -61,10 +55,24 @@ impl Command {
             }
         };
         if !folder.as_os_str().is_empty() {
-            command.current_dir(folder);
+            process.current_dir(folder);
         }
-        command.stdin(Stdio::null()).stdout(printed.try_clone().map_err(io)?).stderr(said.try_clone().map_err(io)?);
-        let mut child = command.spawn().map_err(io)?;
+        process.envs(variables);
+        process
+    }
+
+    /// Runs it in a folder, with more variables in its environment, and returns what it printed. Its standard input is empty.
+    ///
+    /// # Errors
+    /// `External` if it cannot be started, fails, prints too much or takes longer than `deadline`; with what it said on standard error.
+    pub fn run(&self, folder: &Path, variables: &BTreeMap<String, String>, deadline: Duration) -> Result<String> {
+        let failed = |what: String| Error::external(format!("the command `{self}` {what}"));
+        let io = |error: std::io::Error| failed(format!("cannot be run: {error}"));
+        // Files, so that nobody has to read while it runs, and a child that it leaves behind holds nobody up.
+        let (mut printed, mut complaints) = (tempfile::tempfile().map_err(io)?, tempfile::tempfile().map_err(io)?);
+        let mut process = self.process(folder, variables);
+        process.stdin(Stdio::null()).stdout(printed.try_clone().map_err(io)?).stderr(complaints.try_clone().map_err(io)?);
+        let mut child = process.spawn().map_err(io)?;
         let ended = wait(&mut child, &printed, deadline);
         if ended.is_err() {
             // It may have ended by itself meanwhile.
@@ -73,28 +81,44 @@ impl Command {
         }
         let status = ended.map_err(failed)?;
         if !status.success() {
-            let said = text_of(&mut said).map_err(io)?;
-            let said: String = said.trim().chars().take(MAX_SHOWN).collect();
-            return Err(failed(format!("failed with {status}; it said: {said}")));
+            return Err(failed(format!("failed with {status}; it said: {}", said(&mut complaints))));
         }
         text_of(&mut printed).map_err(io)
     }
 }
 
 fn wait(child: &mut Child, printed: &File, deadline: Duration) -> std::result::Result<std::process::ExitStatus, String> {
+    let ended = wait_until(deadline, || match child.try_wait() {
+        Ok(Some(status)) => Some(Ok(status)),
+        Ok(None) if printed.metadata().is_ok_and(|file| file.len() > MAX_OUTPUT) => {
+            Some(Err(format!("printed more than {MAX_OUTPUT} bytes and was ended")))
+        }
+        Ok(None) => None,
+        Err(error) => Some(Err(format!("cannot be waited for: {error}"))),
+    });
+    ended.unwrap_or_else(|| Err(format!("took longer than {deadline:?} and was ended")))
+}
+
+/// Looks again and again until there is something, or it has taken too long.
+pub(super) fn wait_until<T>(deadline: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let until = SystemClock.monotonic().saturating_add(deadline);
     loop {
-        if let Some(status) = child.try_wait().map_err(|error| format!("cannot be waited for: {error}"))? {
-            return Ok(status);
+        // Once more at the end: the last pause may have been a long one.
+        let late = SystemClock.monotonic() >= until;
+        if let Some(found) = look() {
+            return Some(found);
         }
-        if printed.metadata().is_ok_and(|file| file.len() > MAX_OUTPUT) {
-            return Err(format!("printed more than {MAX_OUTPUT} bytes and was ended"));
-        }
-        if SystemClock.monotonic() >= until {
-            return Err(format!("took longer than {deadline:?} and was ended"));
+        if late {
+            return None;
         }
         std::thread::park_timeout(LOOK);
     }
+}
+
+/// The beginning of what stands in a file, for a message.
+pub(super) fn said(file: &mut File) -> String {
+    let text = text_of(file).unwrap_or_default();
+    text.trim().chars().take(MAX_SHOWN).collect()
 }
 
 fn text_of(file: &mut File) -> std::io::Result<String> {
@@ -124,11 +148,15 @@ mod tests {
     fn a_command_runs_in_its_folder_and_its_words_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a"), "one\ntwo\n").unwrap();
-        assert_eq!(Command::parse(&json!("cat a")).unwrap().run(folder.path(), LONG).unwrap(), "one\ntwo\n");
-        assert_eq!(Command::parse(&json!(["cat", "a"])).unwrap().run(folder.path(), LONG).unwrap(), "one\ntwo\n");
-        let error = Command::parse(&json!("echo away >&2; exit 3")).unwrap().run(folder.path(), LONG).unwrap_err().to_string();
+        assert_eq!(Command::parse(&json!("cat a")).unwrap().run(folder.path(), &BTreeMap::new(), LONG).unwrap(), "one\ntwo\n");
+        assert_eq!(Command::parse(&json!(["cat", "a"])).unwrap().run(folder.path(), &BTreeMap::new(), LONG).unwrap(), "one\ntwo\n");
+        let error =
+            Command::parse(&json!("echo away >&2; exit 3")).unwrap().run(folder.path(), &BTreeMap::new(), LONG).unwrap_err().to_string();
         assert!(error.contains("exit status: 3") && error.contains("away"), "{error}");
-        let error = Command::parse(&json!(["no-such-program"])).unwrap().run(folder.path(), LONG).unwrap_err().to_string();
+        let variables = BTreeMap::from([("port".to_string(), "7".to_string())]);
+        assert_eq!(Command::parse(&json!("echo $port")).unwrap().run(folder.path(), &variables, LONG).unwrap(), "7\n");
+        let error =
+            Command::parse(&json!(["no-such-program"])).unwrap().run(folder.path(), &BTreeMap::new(), LONG).unwrap_err().to_string();
         assert!(error.contains("`no-such-program` cannot be run"), "{error}");
         for odd in [json!([]), json!(7), json!([1])] {
             assert!(Command::parse(&odd).is_err(), "{odd}");
@@ -137,7 +165,8 @@ mod tests {
 
     #[test]
     fn a_command_that_takes_too_long_is_ended() {
-        let error = Command::Shell("exec sleep 60".into()).run(Path::new(""), Duration::from_millis(50)).unwrap_err().to_string();
+        let error =
+            Command::Shell("exec sleep 60".into()).run(Path::new(""), &BTreeMap::new(), Duration::from_millis(50)).unwrap_err().to_string();
         assert!(error.contains("took longer than 50ms"), "{error}");
     }
 }

@@ -2,7 +2,9 @@
 
 mod any;
 mod command;
+mod service;
 mod sinks;
+mod step;
 mod table;
 mod upgrade;
 
@@ -11,13 +13,16 @@ use crate::rules::{Rule, Suite};
 use crate::source::{SourceOptions, SourceWorld};
 use crate::transform::{BoundStep, TransformWorld};
 use crate::verdict::{Judgement, Record};
+use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use serde_json::{Map, Value};
+use service::Service;
 use std::sync::Arc;
 use tidegate_api::{ChangeMode, Error, Guarantee, Result, ResultExt, SinkInput, SourceRequest};
 use tidegate_host::{Plugin, PluginHost, PluginSpec, World};
 
 pub use command::Command;
+pub use step::{StepAbout, judge_step};
 pub use table::Conformance;
 
 /// One use of a component, as it is judged.
@@ -27,6 +32,7 @@ struct Judged<'a> {
     plugin: Arc<Plugin>,
     world: World,
     conformance: Arc<Conformance>,
+    service: Option<&'a Service>,
 }
 
 impl Judged<'_> {
@@ -46,8 +52,19 @@ impl Judged<'_> {
         Value::Object(self.conformance.config.clone())
     }
 
+    /// A record that tells what it records.
+    fn record(&self) -> Record {
+        Record::telling(self.conformance.progress)
+    }
+
+    /// Whether the outside is still there: if not, what was found is no fault of the plugin.
+    fn check(&self) -> Result<()> {
+        self.service.map_or(Ok(()), Service::check)
+    }
+
     /// The outside as it is at the beginning.
     fn begin(&self) -> Result<()> {
+        self.check()?;
         self.conformance.run(self.conformance.reset.as_ref())?;
         self.conformance.run(self.conformance.seed.as_ref())
     }
@@ -55,7 +72,8 @@ impl Judged<'_> {
     /// The same again, loaded anew: its numbers begin at nothing.
     fn anew(&self) -> Result<Judged<'_>> {
         let plugin = self.host.load(&self.spec)?;
-        Ok(Judged { host: self.host, spec: self.spec.clone(), plugin, world: self.world, conformance: Arc::clone(&self.conformance) })
+        let (spec, conformance) = (self.spec.clone(), Arc::clone(&self.conformance));
+        Ok(Judged { host: self.host, spec, plugin, world: self.world, conformance, service: self.service })
     }
 }
 
@@ -66,12 +84,14 @@ fn default_input() -> SchemaRef {
 /// Judges a component: chooses the suites by its world, and says which guarantee it earned.
 ///
 /// # Errors
-/// Whatever keeps it from being judged: a file that does not load, a command that fails, an `input` that it does not take.
+/// Whatever keeps it from being judged: a file that does not load, a command or service that fails, an `input` that it does not take.
 pub fn judge(host: &Arc<PluginHost>, spec: &PluginSpec, conformance: &Conformance) -> Result<Report> {
-    let spec = granted(spec, conformance)?;
+    let (conformance, service) = conformance.served()?;
+    let spec = granted(spec, &conformance)?;
     let plugin = host.load(&spec)?;
     let world = plugin.worlds().first().copied().ok_or_else(|| Error::internal("a loaded plugin has a world"))?;
-    let judged = Judged { host, spec, plugin, world, conformance: Arc::new(conformance.clone()) };
+    let conformance = Arc::new(conformance);
+    let judged = Judged { host, spec, plugin, world, conformance: Arc::clone(&conformance), service: service.as_ref() };
     let mut report = Report {
         plugin: judged.plugin.name().to_string(),
         version: conformance.version.clone(),
@@ -105,6 +125,7 @@ pub fn judge(host: &Arc<PluginHost>, spec: &PluginSpec, conformance: &Conformanc
         older.path.clone_from(old);
         judgements.push(upgrade::judge(&judged, &older)?);
     }
+    judged.check()?;
     judged.conformance.run(conformance.reset.as_ref())?;
     report.enter(&suites, &judgements);
     Ok(report)
@@ -115,27 +136,32 @@ pub fn judge(host: &Arc<PluginHost>, spec: &PluginSpec, conformance: &Conformanc
 /// # Errors
 /// As [`judge`].
 pub fn judge_upgrade(host: &Arc<PluginHost>, old: &PluginSpec, new: &PluginSpec, conformance: &Conformance) -> Result<Judgement> {
-    let (old, new) = (granted(old, conformance)?, granted(new, conformance)?);
+    let (conformance, service) = conformance.served()?;
+    let (old, new) = (granted(old, &conformance)?, granted(new, &conformance)?);
     let plugin = host.load(&new)?;
     let world = plugin.worlds().first().copied().ok_or_else(|| Error::internal("a loaded plugin has a world"))?;
-    let judged = Judged { host, spec: new, plugin, world, conformance: Arc::new(conformance.clone()) };
+    let judged = Judged { host, spec: new, plugin, world, conformance: Arc::new(conformance), service: service.as_ref() };
     judged.begin()?;
-    upgrade::judge(&judged, &old)
+    let judgement = upgrade::judge(&judged, &old)?;
+    judged.check()?;
+    Ok(judgement)
 }
 
-/// The plugin with the grants of the table, unless it has some.
+/// The plugin with the grants of the table, unless it has some, and with the secrets that it has not.
 fn granted(spec: &PluginSpec, conformance: &Conformance) -> Result<PluginSpec> {
-    if !spec.allow.is_empty() || conformance.allow.is_empty() {
-        return Ok(spec.clone());
+    let mut secrets = conformance.secrets.clone();
+    secrets.retain(|name, _| !spec.secrets.contains_key(name));
+    let mut granted = spec.clone().with_secrets(&secrets);
+    if spec.allow.is_empty() && !conformance.allow.is_empty() {
+        // Directories are looked for when an instance is opened; commands may have to make them first.
+        granted = granted.and_then(|spec| spec.with_base_dir(&conformance.folder).with_allow(&conformance.allow));
     }
-    // Directories are looked for when an instance is opened; commands may have to make them first.
-    let granted = spec.clone().with_base_dir(&conformance.folder).with_allow(&conformance.allow);
     granted.map_err(|problems| Error::from(problems).context("`[conformance]`"))
 }
 
 /// No call of the suites before trapped, unless one was convicted of it.
 fn traps(judged: &Judged<'_>) -> Judgement {
-    let record = Record::default();
+    let record = judged.record();
     record.script("after everything");
     let traps = judged.plugin.metrics().traps();
     let verdict = record.hold(Rule::NeverTraps, traps == 0, || format!("{traps} calls trapped, and went through when they were repeated"));
@@ -162,7 +188,8 @@ fn source(judged: &Judged<'_>, report: &mut Report) -> Result<(Vec<Suite>, Judge
     const ONCE: &str = "not replayable";
     let plan = judged.plugin.source(&judged.config())?.plan(&SourceRequest::all())?;
     report.claimed = if plan.replayable { REPLAYABLE } else { ONCE }.to_string();
-    let judgement = crate::source::judge(&source_world(&judged.plugin, &judged.conformance), &source_options(&judged.conformance));
+    let it = &judged.conformance;
+    let judgement = crate::source::judge_telling(&source_world(&judged.plugin, it), &source_options(it), it.progress);
     report.earned = match &judgement.conviction {
         // A source that had nothing to read has shown nothing.
         None if plan.replayable && !judgement.kept.contains(&Rule::ReplaySame) => {
@@ -174,22 +201,24 @@ fn source(judged: &Judged<'_>, report: &mut Report) -> Result<(Vec<Suite>, Judge
     Ok((vec![Suite::Source], judgement))
 }
 
+/// What every transform claims.
+const DETERMINISTIC: &str = "deterministic";
+
+/// A transform's own rows, if the table names some.
+fn own_rows(conformance: &Conformance, input: &SchemaRef) -> Result<Vec<RecordBatch>> {
+    let Some(file) = &conformance.rows else { return Ok(Vec::new()) };
+    let text = std::fs::read_to_string(file).map_err(|error| Error::config(format!("`rows`: `{}`: {error}", file.display())))?;
+    sinks::read(&text, input)?.into_iter().map(|batch| Ok(batch.with_schema(Arc::clone(input))?)).collect()
+}
+
 fn transform(judged: &Judged<'_>, report: &mut Report) -> Result<(Vec<Suite>, Judgement)> {
-    const DETERMINISTIC: &str = "deterministic";
     report.claimed = DETERMINISTIC.to_string();
     let input = judged.input();
     let bound = judged.plugin.transform(&judged.config(), Arc::clone(&input));
     bound.context(|| {
         "`[conformance]` needs an `input` that the transform takes, `input = [{ name = \"x\", type = \"int64\" }]`".to_string()
     })?;
-    let rows = match &judged.conformance.rows {
-        Some(file) => {
-            let text = std::fs::read_to_string(file).map_err(|error| Error::config(format!("`rows`: `{}`: {error}", file.display())))?;
-            let rows = sinks::read(&text, &input)?;
-            rows.into_iter().map(|batch| Ok(batch.with_schema(Arc::clone(&input))?)).collect::<Result<_>>()?
-        }
-        None => Vec::new(),
-    };
+    let rows = own_rows(&judged.conformance, &input)?;
     let (plugin, config) = (Arc::clone(&judged.plugin), judged.config());
     let world = TransformWorld::new(input, move |input| {
         let bound = plugin.transform(&config, Arc::clone(input))?;
@@ -197,7 +226,7 @@ fn transform(judged: &Judged<'_>, report: &mut Report) -> Result<(Vec<Suite>, Ju
             format!("reads {:?}, carries {:?}, makes {:?}, {:?}, {}", bound.reads, bound.carries, bound.makes, bound.shape, bound.output);
         Ok(BoundStep { factory: bound.factory, plan, rowwise: bound.rowwise })
     });
-    let judgement = crate::transform::judge(&world.with_rows(rows));
+    let judgement = crate::transform::judge_telling(&world.with_rows(rows), judged.conformance.progress);
     report.earned = if judgement.passed() { Earned::Guarantee(DETERMINISTIC.to_string()) } else { Earned::Nothing };
     Ok((vec![Suite::Transform], judgement))
 }

@@ -58,7 +58,7 @@ pub(super) fn judge(judged: &Judged<'_>, claimed: Guarantee) -> Result<SinkJudge
     let made = Rows::of(&judged.input())?;
     let rows = [made.batch(0..5)?, made.batch(5..7)?];
     let trial = SinkTrial { schema: judged.input(), rows: &rows, world: &|| world(judged) };
-    Ok(trial.judge(claimed))
+    Ok(trial.judge_telling(claimed, judged.conformance.progress))
 }
 
 /// An emptied place, and the sink into it.
@@ -69,12 +69,12 @@ pub(super) fn world(judged: &Judged<'_>) -> Result<SinkWorld> {
     let (schema, reader) = (judged.input(), Arc::clone(&it));
     let hidden = it.leftovers.clone().map(|command| {
         let it = Arc::clone(&it);
-        Box::new(move || Ok(command.run(&it.folder, it.deadline)?.lines().count())) as Box<dyn Fn() -> Result<usize>>
+        Box::new(move || Ok(it.print(&command)?.lines().count())) as Box<dyn Fn() -> Result<usize>>
     });
     Ok(SinkWorld {
         sink: Box::new(move || plugin.sink(&config)),
         visible: Box::new(move || match &reader.read_back {
-            Some(command) => read(&command.run(&reader.folder, reader.deadline)?, &schema),
+            Some(command) => read(&reader.print(command)?, &schema),
             None => Err(Error::config("there is no `read-back`")),
         }),
         hidden,

@@ -32,7 +32,7 @@ pub(super) fn judge(new: &Judged<'_>, old: &PluginSpec) -> Result<Judgement> {
             }
             world(new)?;
             let rows = Rows::of(&new.input())?.batch(0..3)?;
-            let record = Record::default();
+            let record = new.record();
             record.script("tokens of the older version");
             let verdict = tokens(&record, old_sink.as_ref(), new.plugin.sink(&new.config())?.as_ref(), &rows);
             Ok(record.close(verdict))

@@ -2,6 +2,7 @@
 
 use super::SinkWorld;
 use crate::rules::Rule;
+use crate::source::patiently;
 use crate::verdict::{Conviction, Record, Verdict, cut};
 use arrow::array::{BinaryArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
@@ -205,7 +206,7 @@ pub(super) struct Writer<'a> {
 
 impl Writer<'_> {
     pub(super) fn write(&mut self, rows: &RecordBatch) -> Verdict {
-        match self.writer.write(rows, None) {
+        match patiently(|| self.writer.write(rows, None)) {
             Ok(written) if written.bad.is_empty() => Ok(()),
             Ok(written) => Err(self.record.convict(Rule::CallsSucceed, format!("{} good rows are refused", written.bad.len()))),
             Err(error) => Err(self.record.convict(Rule::CallsSucceed, format!("`write` failed: {error}"))),
@@ -213,7 +214,7 @@ impl Writer<'_> {
     }
 
     pub(super) fn pre_commit(&mut self, epoch: u64) -> Verdict<Option<CommitToken>> {
-        match self.writer.pre_commit(Epoch(epoch)) {
+        match patiently(|| self.writer.pre_commit(Epoch(epoch))) {
             Ok(PreCommit::Token(token)) => Ok(Some(token)),
             Ok(PreCommit::Nothing) => Ok(None),
             Ok(PreCommit::Later) => Err(self.record.convict(Rule::CallsSucceed, "a barrier is not answered at once, which the kit needs")),
@@ -252,8 +253,8 @@ impl AnyWriter<'_> {
         let keys = BinaryArray::from_iter_values(keys);
         let keys = self.wants_keys.then_some(&keys);
         let written = match &mut self.writer {
-            AnySink::AtLeastOnce(writer) => writer.write(rows, keys),
-            AnySink::Transactional(writer) => writer.write(rows, keys),
+            AnySink::AtLeastOnce(writer) => patiently(|| writer.write(rows, keys)),
+            AnySink::Transactional(writer) => patiently(|| writer.write(rows, keys)),
         };
         let written = written.map_err(|error| self.record.convict(Rule::CallsSucceed, format!("`write` failed: {error}")))?;
         let refused = written.bad.len();
@@ -266,11 +267,11 @@ impl AnyWriter<'_> {
             |error: tidegate_api::Error| self.record.convict(Rule::CallsSucceed, format!("the barrier of epoch {epoch} failed: {error}"));
         let later = || self.record.convict(Rule::CallsSucceed, "a barrier is not answered at once, which the kit needs");
         match &mut self.writer {
-            AnySink::AtLeastOnce(writer) => match writer.flush(Epoch(epoch)).map_err(failed)? {
+            AnySink::AtLeastOnce(writer) => match patiently(|| writer.flush(Epoch(epoch))).map_err(failed)? {
                 Flushed::Done => Ok(()),
                 Flushed::Later => Err(later()),
             },
-            AnySink::Transactional(writer) => match writer.pre_commit(Epoch(epoch)).map_err(failed)? {
+            AnySink::Transactional(writer) => match patiently(|| writer.pre_commit(Epoch(epoch))).map_err(failed)? {
                 PreCommit::Nothing => Ok(()),
                 PreCommit::Later => Err(later()),
                 PreCommit::Token(token) => {
@@ -295,7 +296,7 @@ impl TestCommitter {
     }
 
     pub(super) fn commit(&mut self, epoch: u64, tokens: &[CommitToken]) -> Verdict<Vec<CommitOutcome>> {
-        let outcomes = self.committer.commit(Epoch(epoch), tokens);
+        let outcomes = patiently(|| self.committer.commit(Epoch(epoch), tokens));
         let outcomes = outcomes.map_err(|error| self.convict(Rule::TokenAnywhere, format!("`commit` of epoch {epoch} failed: {error}")))?;
         if outcomes.len() != tokens.len() {
             return Err(self.convict(Rule::OutcomesMatch, format!("{} outcomes for {} tokens", outcomes.len(), tokens.len())));
@@ -310,12 +311,12 @@ impl TestCommitter {
     }
 
     pub(super) fn abort(&mut self, epoch: u64, tokens: &[CommitToken]) -> Verdict {
-        let aborted = self.committer.abort(Epoch(epoch), tokens);
+        let aborted = patiently(|| self.committer.abort(Epoch(epoch), tokens));
         aborted.map_err(|error| self.convict(Rule::AbortUndoes, format!("`abort` of epoch {epoch} failed: {error}")))
     }
 
     pub(super) fn recover(&mut self, keep: &[CommitToken]) -> Verdict {
-        let recovered = self.committer.recover(keep);
+        let recovered = patiently(|| self.committer.recover(keep));
         recovered.map_err(|error| self.convict(Rule::RecoverUndoes, format!("`recover` failed: {error}")))
     }
 }

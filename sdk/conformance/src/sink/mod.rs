@@ -13,7 +13,7 @@ mod phases;
 mod undo;
 
 use crate::rules::Rule;
-use crate::verdict::{Judgement, Record, Verdict};
+use crate::verdict::{Judgement, Progress, Record, Verdict};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use bench::Bench;
@@ -99,7 +99,12 @@ pub struct SinkJudgement {
 impl SinkTrial<'_> {
     /// Judges a sink by what it claims. One that breaks it is judged again by less.
     pub fn judge(&self, claimed: Guarantee) -> SinkJudgement {
-        let delivery = || self.run(DELIVERY);
+        self.judge_telling(claimed, Progress::default())
+    }
+
+    /// As [`judge`](SinkTrial::judge), and tells what it does.
+    pub(crate) fn judge_telling(&self, claimed: Guarantee, progress: Progress) -> SinkJudgement {
+        let delivery = || self.run(DELIVERY, progress);
         match claimed {
             Guarantee::AtMostOnce => SinkJudgement { judgement: Judgement::default(), earned: Some(claimed) },
             Guarantee::AtLeastOnce => {
@@ -111,12 +116,12 @@ impl SinkTrial<'_> {
                 if !delivered.passed() {
                     return SinkJudgement { judgement: delivered, earned: None };
                 }
-                let judgement = delivered.and(self.run(IDEMPOTENT));
+                let judgement = delivered.and(self.run(IDEMPOTENT, progress));
                 let earned = if judgement.passed() { claimed } else { Guarantee::AtLeastOnce };
                 SinkJudgement { judgement, earned: Some(earned) }
             }
             Guarantee::ExactlyOnce => {
-                let judgement = self.run(TWO_PHASE);
+                let judgement = self.run(TWO_PHASE, progress);
                 let Some(conviction) = &judgement.conviction else {
                     let judgement = judgement.and(delivery());
                     return SinkJudgement { earned: judgement.passed().then_some(claimed), judgement };
@@ -127,8 +132,8 @@ impl SinkTrial<'_> {
         }
     }
 
-    fn run(&self, scripts: &[Script]) -> Judgement {
-        let record = Record::default();
+    fn run(&self, scripts: &[Script], progress: Progress) -> Judgement {
+        let record = Record::telling(progress);
         let run = || {
             for (name, script) in scripts {
                 record.script(name);

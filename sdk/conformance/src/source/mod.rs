@@ -9,7 +9,7 @@ mod read;
 mod replay;
 mod time;
 
-use crate::verdict::{Judgement, Record, Verdict};
+use crate::verdict::{Judgement, Progress, Record, Verdict};
 use arrow::datatypes::DataType;
 pub(crate) use read::patiently;
 use read::{Read, Reading};
@@ -143,7 +143,12 @@ const SCRIPTS: &[Script] = &[
 
 /// Judges a source.
 pub fn judge(world: &SourceWorld, options: &SourceOptions) -> Judgement {
-    let record = Record::default();
+    judge_telling(world, options, Progress::default())
+}
+
+/// Judges a source and tells what it does.
+pub(crate) fn judge_telling(world: &SourceWorld, options: &SourceOptions, progress: Progress) -> Judgement {
+    let record = Record::telling(progress);
     let verdict = scripts(world, options, &record);
     record.close(verdict)
 }

@@ -174,11 +174,14 @@ impl<'a> Reading<'a> {
         }
         let request = PollRequest { max_rows: self.max_rows, max_bytes: 1 << 20, wait: self.options.wait };
         let polled = patiently(|| task.reader.poll(request)).map_err(|error| self.failed("poll", &error))?;
-        let nothing = polled.chunks.iter().all(|chunk| chunk.rows.num_rows() == 0 && chunk.bad.is_empty()) && polled.states.is_empty();
+        // A source may say with every poll, or after every death, that it is caught up: only rows and ends lead on.
+        let finishes = polled.states.iter().any(|(_, state)| *state == SplitState::Finished);
+        let nothing = polled.chunks.iter().all(|chunk| chunk.rows.num_rows() == 0 && chunk.bad.is_empty()) && !finishes;
         task.idle = if nothing { task.idle + 1 } else { 0 };
         let pause = polled.retry_after;
         self.take(task, polled, schema, taken)?;
         task.polls += 1;
+        let caught_up = task.caught_up.clone();
         match self.between {
             Between::Nothing => {}
             Between::Kill(after) if task.polls.is_multiple_of(after) && !task.open.is_empty() => {
@@ -188,11 +191,11 @@ impl<'a> Reading<'a> {
             Between::Kill(_) => {}
             Between::Commit => self.commit(task, taken)?,
         }
-        let caught_up = task.open.keys().all(|id| task.caught_up.contains(id));
-        if task.idle >= IDLE_POLLS || (caught_up && task.idle >= CAUGHT_UP_POLLS) {
+        let all_caught_up = task.open.keys().all(|id| caught_up.contains(id));
+        if task.idle >= IDLE_POLLS || (all_caught_up && task.idle >= CAUGHT_UP_POLLS) {
             for id in task.open.keys() {
                 if let Some(taken) = taken.get_mut(id) {
-                    taken.ended = task.caught_up.contains(id);
+                    taken.ended = caught_up.contains(id);
                 }
             }
             return Ok(false);

@@ -6,7 +6,7 @@ mod scripts;
 mod values;
 
 use crate::rules::Rule;
-use crate::verdict::{Judgement, Record, Verdict};
+use crate::verdict::{Judgement, Progress, Record, Verdict};
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
@@ -126,7 +126,12 @@ const SCRIPTS: &[Script] = &[
 
 /// Judges a transform.
 pub fn judge(world: &TransformWorld) -> Judgement {
-    let record = Record::default();
+    judge_telling(world, Progress::default())
+}
+
+/// Judges a transform and tells what it does.
+pub(crate) fn judge_telling(world: &TransformWorld, progress: Progress) -> Judgement {
+    let record = Record::telling(progress);
     let verdict = run(world, &record);
     record.close(verdict)
 }

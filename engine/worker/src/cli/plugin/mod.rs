@@ -3,6 +3,7 @@
 mod build;
 mod inspect;
 mod new;
+mod registered;
 mod run;
 mod test;
 

@@ -1,12 +1,13 @@
 //! `tidegate plugin test`: the conformance kit over one component.
 
-use super::LoadArgs;
+use super::{LoadArgs, registered};
 use crate::cli::{CONFIG, failed};
 use clap::Args;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tidegate::host::PluginHost;
 use tidegate_api::{Error, Result};
+use tidegate_conformance::Progress;
 use tidegate_conformance::plugin::{Conformance, judge};
 
 /// The exit code when a promise was found broken.
@@ -19,7 +20,7 @@ const ABOVE: usize = 4;
 /// What to judge, and how.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct TestArgs {
-    /// The component
+    /// The component, or the transform.toml of a transform of the registry
     file: PathBuf,
     /// The file whose table `[conformance]` says how to judge it; without this the plugin.toml in the component's folder or one above it
     #[arg(long, value_name = "FILE")]
@@ -27,7 +28,7 @@ pub(in crate::cli) struct TestArgs {
     /// An older build of the plugin, whose positions and commit tokens this one must read
     #[arg(long, value_name = "FILE")]
     upgrade_from: Option<PathBuf>,
-    /// Calls made to find a leak, in place of `calls`
+    /// Calls made to find a leak, in place of `calls`; all of them, however long they take
     #[arg(long)]
     calls: Option<usize>,
     /// Print the report as one JSON object
@@ -53,6 +54,14 @@ pub(super) fn test(args: &TestArgs) -> u8 {
         let mut conformance = table(args)?;
         if let Some(calls) = args.calls {
             conformance.calls = calls;
+            conformance.leak_time = None;
+        }
+        // What is done at present stands on stderr: a plugin may be slow, and its outside may hang.
+        conformance.progress = Progress::new(|what| eprintln!("judging: {what}"));
+        if registered::is_registered(&args.file) {
+            let mut config = spec.config.as_object().cloned().unwrap_or_default();
+            config.extend(conformance.config.clone());
+            return registered::judge(&args.file, config, &conformance);
         }
         conformance.upgrade_from.clone_from(&args.upgrade_from);
         conformance.version = Some(host.load(&spec)?.describe()?.version);
