@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tidegate_conformance::Rule;
 use tidegate_conformance::plugin::{Conformance, judge, judge_upgrade};
 use tidegate_conformance::report::{Earned, Report};
+use tidegate_api::SourceRequest;
 use tidegate_host::{HostConfig, PluginHost, PluginSpec};
 
 fn host() -> Arc<PluginHost> {
@@ -135,14 +136,15 @@ fn a_key_that_depends_on_the_wanted_columns() {
 
 #[test]
 fn kinds_that_there_are_not() {
+    let report = feed(json!({ "lie": "odd-kind" }));
     // No call succeeds, so whatever needs many of them is convicted as well.
-    let first = |lie: &str, words: &str| {
-        let report = feed(json!({ "lie": lie }));
-        assert_eq!(report.convictions[0].rule, Rule::CallsSucceed, "{report}");
-        assert!(report.to_string().contains(words) && report.earned == Earned::Nothing, "{report}");
-    };
-    first("odd-kind", "a row's kind is 7");
-    first("no-key", "no column is marked `tidegate.key`");
+    assert_eq!(report.convictions[0].rule, Rule::CallsSucceed, "{report}");
+    assert!(report.to_string().contains("a row's kind is 7") && report.earned == Earned::Nothing, "{report}");
+    // What cannot even be planned is not judged.
+    let source = host().load(&PluginSpec::new("feed", built("feed"))).unwrap();
+    let source = source.source(&json!({ "keys": 5, "rows": 43, "lie": "no-key" })).unwrap();
+    let error = source.plan(&SourceRequest::all()).unwrap_err().to_string();
+    assert!(error.contains("no column is marked `tidegate.key`"), "{error}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use tidegate_api::{OnBadData, SourcePlan, SourceRequest, bad};
+use tidegate_api::{ChangeMode, OnBadData, SourcePlan, SourceRequest, bad, hidden};
 use tidegate_dialect::Functions;
 use tidegate_operators::{BindCtx, Bound, BoundNode, StreamType};
 
@@ -78,6 +78,11 @@ impl Typing {
                 Ok(plan) => {
                     if rescue && plan.schema.index_of(bad::RESCUED).is_err() {
                         problems.dataset(name, &["onBadData"], policies.cannot_rescue(input, name));
+                    }
+                    if let Some(message) = unusable(&plan) {
+                        problems.dataset(name, &[], message);
+                        typing.guesses.insert((*name).to_string(), sketch());
+                        continue;
                     }
                     let stream = StreamType { schema: Arc::clone(&plan.schema), mode: plan.mode.clone() };
                     typing.streams.insert((*name).to_string(), stream);
@@ -322,6 +327,29 @@ fn difference(left: &StreamType, right: &StreamType) -> Option<String> {
         (Some(a), Some(b)) if same(a, b) => None,
         (a, b) => Some(format!("column {} is {} in one and {} in the other", at + 1, describe(a), describe(b))),
     })
+}
+
+/// Why rows of a source cannot be told apart from what the plan adds to them; `None` if they can.
+fn unusable(plan: &SourcePlan) -> Option<String> {
+    let fields = plan.schema.fields();
+    let visible = match &plan.mode {
+        ChangeMode::Append => fields.as_ref(),
+        ChangeMode::Upsert { keys } => {
+            let (last, visible) = fields.split_last()?;
+            if **last != hidden::op_field() {
+                return Some("its rows replace each other, and no column behind the others says what each does".to_string());
+            }
+            if let Some(key) = keys.iter().find(|key| !visible.iter().any(|field| field.name() == *key)) {
+                return Some(format!("its rows replace each other by `{key}`, which is no column of theirs"));
+            }
+            visible
+        }
+    };
+    let taken = visible.iter().find(|field| hidden::is_hidden(field.name()))?;
+    Some(format!(
+        "it has a column `{}`, a name that is reserved for the engine's own; call it otherwise where the rows come from",
+        taken.name()
+    ))
 }
 
 /// The schema whose columns may be null where either's may.

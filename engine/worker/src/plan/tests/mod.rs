@@ -19,7 +19,7 @@ use tidegate_api::config::Problem;
 use tidegate_api::testkit::ScriptedSource;
 use tidegate_api::{
     AnySink, ChangeMode, Discovered, Error, Guarantee, InlineSource, OutputSink, Result, SinkCtx, SinkInput, SinkPlan, SourceCtx,
-    SourcePlan, SourceReader, SourceRequest, types,
+    SourcePlan, SourceReader, SourceRequest, hidden, types,
 };
 use tidegate_dialect::Functions;
 use tidegate_runtime::graph::{EdgeSpec, Node, NodeKind, Routing};
@@ -38,7 +38,7 @@ struct Probe {
 
 impl Probe {
     fn new(columns: &[(&str, &str)]) -> Self {
-        let field = |(name, data_type): &(&str, &str)| Field::new(*name, types::parse(data_type).unwrap(), true);
+        let field = |(name, data_type): &(&str, &str)| Field::new(*name, types::parse(data_type).unwrap(), *name != hidden::OP);
         let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
         Probe {
             schema,

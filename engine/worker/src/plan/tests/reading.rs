@@ -244,3 +244,18 @@ fn a_source_of_changes_always_gives_its_key_and_every_reader_knows_it() {
     let mistakes = Pipeline::new().source("rows", probe).sink("out").stage("s", &["rows"], "out", filter).mistakes();
     assert!(mistakes[0].contains("tests `v`, which is no key"), "{mistakes:?}");
 }
+
+#[test]
+fn a_source_may_not_use_the_names_of_the_engine() {
+    let select = json!([{ "op": "select", "columns": ["v"] }]);
+    let of = |columns: &[(&str, &str)], mode: ChangeMode| {
+        let mut probe = Probe::new(columns);
+        probe.mode = mode;
+        Pipeline::new().source("rows", probe).sink("out").stage("s", &["rows"], "out", select.clone()).mistakes().join("; ")
+    };
+    let upsert = |key: &str| ChangeMode::Upsert { keys: vec![key.to_string()] };
+    assert!(of(&[("v", "int64"), (hidden::KEY, "binary")], ChangeMode::Append).contains("a column `_key`, a name that is reserved"));
+    assert!(of(&[(hidden::SPLIT, "string"), ("v", "int64"), (hidden::OP, "uint8")], upsert("v")).contains("`_split`"));
+    assert!(of(&[("v", "int64")], upsert("v")).contains("says what each does"));
+    assert!(of(&[("v", "int64"), (hidden::OP, "uint8")], upsert("w")).contains("by `w`, which is no column"));
+}
