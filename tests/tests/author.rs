@@ -5,8 +5,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may end by panicking")]
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use tidegate_tests::{command, plugin, root};
 
 /// Between the outputs of two commands.
@@ -38,9 +39,11 @@ impl Session {
     fn of(page: &str) -> Session {
         let mut commands: Vec<(String, Vec<String>)> = Vec::new();
         let mut pipeline = String::new();
-        let mut fence = None;
+        let (mut fence, mut before) = (None, "");
         for line in page.lines() {
             match (fence, line.strip_prefix("```")) {
+                // What stands below a file's name is a file of the template.
+                (None, Some(_)) if before.starts_with("<!-- ") => fence = Some("a file"),
                 (None, Some(language)) => fence = Some(language),
                 (Some(_), Some(_)) => fence = None,
                 (Some("console"), None) => match line.strip_prefix("$ ") {
@@ -50,6 +53,7 @@ impl Session {
                 (Some("toml"), None) => pipeline.extend([line, "\n"]),
                 _ => {}
             }
+            before = line;
         }
         Session { commands, pipeline }
     }
@@ -98,14 +102,54 @@ fn line_matches(shown: &str, printed: &str) -> bool {
     }
 }
 
-#[test]
-fn a_transform_from_nothing() {
-    Session::of(&page("transform")).run();
+/// The API that the page about sources reads, served as its reader does in another terminal.
+struct Api {
+    server: Child,
+    /// Where it listens.
+    at: String,
+}
+
+impl Api {
+    /// Starts it; `None` after saying loudly that this machine cannot.
+    fn start() -> Option<Api> {
+        let script = root().join("sdk/templates/source/conformance/serve.py");
+        let started = Command::new("python3").arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut server = match started {
+            Ok(server) => server,
+            Err(error) => {
+                // Not by `eprintln!`, which the test harness keeps to itself when a test passes.
+                let line = format!("\nNOT TESTED on this machine: docs/plugins/source.md, since `python3` cannot be run: {error}\n");
+                std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()).unwrap();
+                return None;
+            }
+        };
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let said: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let at = said["url"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
+        Some(Api { server, at })
+    }
+}
+
+impl Drop for Api {
+    fn drop(&mut self) {
+        self.server.kill().unwrap();
+        self.server.wait().unwrap();
+    }
 }
 
 #[test]
 fn a_source_from_nothing() {
-    let session = Session::of(&page("source"));
+    let Some(api) = Api::start() else { return };
+    // The page shows a port that its reader has chosen.
+    let page = page("source");
+    assert!(page.contains("python3 conformance/serve.py 8000\n"));
+    Session::of(&page.replace("127.0.0.1:8000", &api.at)).run();
+}
+
+#[test]
+fn a_transform_from_nothing() {
+    let session = Session::of(&page("transform"));
     let folder = session.run();
     // The README shows the same in three commands. Its crate is there by now.
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
@@ -125,21 +169,35 @@ fn a_transactional_sink_from_nothing() {
     Session::of(&page("sink")).run();
 }
 
+/// How a page shows a file.
+fn shown(path: &Path) -> String {
+    let name = path.strip_prefix(root()).unwrap().display().to_string();
+    let language = match path.extension().and_then(|ending| ending.to_str()) {
+        Some("rs") => "rust",
+        Some("py") => "python",
+        other => other.unwrap(),
+    };
+    format!("<!-- {name} -->\n```{language}\n{}```\n", fs::read_to_string(path).unwrap())
+}
+
 #[test]
 fn each_page_shows_its_template_whole() {
     for kind in ["transform", "source", "sink"] {
         let page = page(kind);
-        let folder = root().join("sdk/templates").join(kind).join("src");
+        let template = root().join("sdk/templates").join(kind);
         let mut files = 0;
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.strip_prefix(root()).unwrap().display().to_string();
-            let text = fs::read_to_string(&path).unwrap();
-            let shown = format!("<!-- {name} -->\n```rust\n{text}```\n");
-            assert!(page.contains(&shown), "docs/plugins/{kind}.md does not show {name} as it is");
-            files += 1;
+        for folder in ["src", "conformance"] {
+            let Ok(entries) = fs::read_dir(template.join(folder)) else { continue };
+            for path in entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
+                let name = path.strip_prefix(root()).unwrap().display().to_string();
+                assert!(page.contains(&shown(&path)), "docs/plugins/{kind}.md does not show {name} as it is");
+                files += 1;
+            }
         }
-        assert_eq!(page.matches("```rust\n").count(), files);
+        assert_eq!(page.matches("```rust\n").count() + page.matches("```python\n").count(), files);
+        if page.contains("plugin.toml -->") {
+            assert!(page.contains(&shown(&template.join("plugin.toml"))), "docs/plugins/{kind}.md does not show plugin.toml as it is");
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Redirects are not followed: an answer of 3xx is an answer. A request has a connection of its own.
 
-use super::Url;
+use super::{Url, date};
 use crate::{Error, Result};
 use std::fmt;
 use std::io::{self, Read};
@@ -151,9 +151,14 @@ impl Response {
         Ok(bytes)
     }
 
-    /// The delay that `Retry-After` names, in seconds. A date there is left to the host's own back-off: nobody here knows the time.
+    /// The delay that `Retry-After` names: in seconds, or as a date, which is counted from the answer's own `Date`, since the clock here may be another, or not granted.
     pub fn retry_after(&self) -> Option<Duration> {
-        self.header("retry-after")?.trim().parse().ok().map(Duration::from_secs)
+        let named = self.header("retry-after")?.trim();
+        if let Ok(seconds) = named.parse() {
+            return Some(Duration::from_secs(seconds));
+        }
+        let (until, now) = (date::seconds(named)?, date::seconds(self.header("date")?)?);
+        Some(Duration::from_secs(u64::try_from(until - now).unwrap_or(0)))
     }
 
     /// What an answer that is no success means: `Retryable` for 408, 425, 429 and 5xx, `Config` for anything else, with the beginning of the body.

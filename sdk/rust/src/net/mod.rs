@@ -7,6 +7,7 @@
 //! Errors say what the host does next. What may pass by itself (a refused connection, a timeout, the statuses 408, 425, 429 and 5xx) is `Retryable`, with the
 //! delay of `Retry-After` where the server names one; a missing grant and an address that is none are `Config`.
 
+mod date;
 pub mod http;
 pub mod tcp;
 mod url;

@@ -56,7 +56,11 @@ fn a_status_says_what_to_do() {
     let message = "the server answered with status 503: try later".to_owned();
     assert_eq!(busy, Error::Retryable { message, after: Some(Duration::from_secs(7)) });
     let dated = Response::of(429, &[("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT")], "").refusal();
-    assert!(matches!(dated, Error::Retryable { after: None, .. }));
+    assert!(matches!(dated, Error::Retryable { after: None, .. }), "nobody knows since when");
+    for (date, after) in [("Wed, 21 Oct 2015 07:27:18 GMT", 42), ("Wed, 21 Oct 2015 08:00:00 GMT", 0)] {
+        let headers = [("Date", date), ("Retry-After", "Wed, 21 Oct 2015 07:28:00 GMT")];
+        assert_eq!(Response::of(429, &headers, "").retry_after(), Some(Duration::from_secs(after)));
+    }
     let moved = Response::of(301, &[("location", "https://there/")], "").refusal();
     assert!(matches!(&moved, Error::Config(message) if message.contains("`https://there/`")), "{moved}");
     assert!(matches!(Response::of(404, &[], "").refusal(), Error::Config(_)));

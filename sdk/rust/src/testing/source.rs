@@ -5,7 +5,7 @@ use crate::{BadRecord, PollRequest, Result, Scope, Source, SourceGuest, SourcePl
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ impl<S: Source> SourceHarness<S> {
         Ok(found.added)
     }
 
-    /// Reads these splits in one reader, `max_rows` rows a poll, until all have finished or `limit` rows were read.
+    /// Reads these splits in one reader, `max_rows` rows a poll, until all have finished or caught up, or `limit` rows were read.
     ///
     /// # Errors
     /// What `open`, `assign` or `poll` answered.
@@ -94,8 +94,8 @@ impl<S: Source> SourceHarness<S> {
         let reader = OpenSource::<S>::open(&self.scope, self.wanted.as_deref())?;
         reader.assign(splits)?;
         let request = PollRequest { max_rows: max_rows as usize, max_bytes: 2 << 20, deadline: Duration::ZERO };
-        let mut total = 0;
-        while total < limit && reads.values().any(|(_, read)| !read.finished) {
+        let (mut total, mut caught_up) = (0, BTreeSet::new());
+        while total < limit && reads.iter().any(|(split, (_, read))| !read.finished && !caught_up.contains(split)) {
             let polled = reader.poll(request)?;
             let mut rows_of_poll = 0;
             // A chunk without rows is progress too: it moves the position, past bad records say.
@@ -103,6 +103,9 @@ impl<S: Source> SourceHarness<S> {
             for chunk in polled.chunks {
                 let rows = ipc::decode(chunk.rows, &self.schema)?;
                 rows_of_poll += rows.num_rows();
+                if rows.num_rows() > 0 {
+                    caught_up.remove(&chunk.split);
+                }
                 let (batches, read) = reads.get_mut(&chunk.split).expect("a chunk is of a split that was assigned");
                 assert!(!read.finished, "split `{}` has rows after it had finished", chunk.split);
                 if let (Some(before), Some(now)) = (read.watermark_us, chunk.watermark_us) {
@@ -127,6 +130,10 @@ impl<S: Source> SourceHarness<S> {
             for (split, state) in polled.states {
                 let (_, read) = reads.get_mut(&split).expect("a state is of a split that was assigned");
                 read.finished = matches!(state, SplitState::Finished);
+                match state {
+                    SplitState::CaughtUp => drop(caught_up.insert(split)),
+                    _ => drop(caught_up.remove(&split)),
+                }
             }
         }
         let mut all = BTreeMap::new();
@@ -137,7 +144,7 @@ impl<S: Source> SourceHarness<S> {
         Ok(all)
     }
 
-    /// Reads every split to its end, then again from every position it gave, and compares: the rest must be the same rows.
+    /// Reads every split to its end, or until it has caught up, then again from every position it gave, and compares: the rest must be the same rows.
     ///
     /// # Errors
     /// What the source answered.

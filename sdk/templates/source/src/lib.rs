@@ -1,52 +1,64 @@
-//! Reads the lines of the files of a granted directory, in columns `file` and `line`.
+//! Reads the collections of an HTTP API page by page, in columns `collection`, `id`, `name` and `amount`.
 //!
-//! A file is a split, and the number of the byte to read next is the position in it. A line that is
-//! no UTF-8, or too long, is a bad record: it costs itself, and reading goes on behind it.
+//! `GET URL/COLLECTION?limit=N&cursor=C` answers `{"items": [{"id": 1, "name": "tea", "amount": 2.5}],
+//! "next": "C2"}`; the last page has no `next`, and may have more items later. A collection is a
+//! split, and a page with the number of its items that were read is the position in it.
 
-mod lines;
+mod pages;
 
-use lines::{Line, Reading};
+use pages::{Pages, Reading};
 use serde::Deserialize;
-use std::collections::VecDeque;
-use std::fs;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
-use tidegate_sdk::arrow::array::{RecordBatch, StringArray};
+use std::time::{Duration, Instant};
 use tidegate_sdk::arrow::schema::{DataType, Field, Schema};
 use tidegate_sdk::{
-    BadRecord, Chunk, Discovered, Error, Info, PollRequest, Polled, Result, Scope, Source,
-    SourcePlan, Split, SplitState, export_source,
+    Discovered, Info, PollRequest, Polled, Result, Scope, Source, SourcePlan, Split, SplitState,
+    export_source,
 };
 
-/// `config = { dir = "/in" }` in the pipeline file.
+/// `config = { url = "https://api.example.com/v1", collections = ["orders"] }` in the pipeline file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
-    dir: PathBuf,
+    url: String,
+    collections: Vec<String>,
+    #[serde(default = "page_rows")]
+    page_rows: u32,
+    #[serde(default = "interval_ms")]
+    interval_ms: u32,
+}
+
+fn page_rows() -> u32 {
+    500
+}
+
+fn interval_ms() -> u32 {
+    10_000
 }
 
 const SCHEMA: &str = r#"{
   "type": "object",
   "additionalProperties": false,
-  "required": ["dir"],
+  "required": ["url", "collections"],
   "properties": {
-    "dir": { "type": "string", "description": "the directory, as the plugin sees it" }
+    "url": { "type": "string", "description": "where the API stands; its origin is granted in `allow.http`" },
+    "collections": { "type": "array", "items": { "type": "string" }, "description": "what to read" },
+    "pageRows": { "type": "integer", "default": 500, "description": "the items of a page" },
+    "intervalMs": { "type": "integer", "default": 10000, "description": "how long to wait at the end" }
   }
 }"#;
 
 const MANIFEST: &str = r#"{
-  "description": "the lines of the files of a directory",
-  "grants": { "dirs": ["HOST=/in"] }
+  "description": "the collections of an HTTP API, page by page, with the secret `token`",
+  "grants": { "http": ["https://HOST"] }
 }"#;
 
-struct Lines {
-    config: Config,
-    /// Still to be read; the first one is next.
-    splits: VecDeque<Reading>,
+struct Api {
+    interval: Duration,
+    pages: Pages,
+    readings: Vec<Reading>,
 }
 
-impl Source for Lines {
+impl Source for Api {
     type Config = Config;
 
     fn info() -> Info {
@@ -55,128 +67,87 @@ impl Source for Lines {
             .with_manifest(MANIFEST)
     }
 
-    /// Called while planning: what rows there will be. The input is what the directory has at the
-    /// first start, so it ends.
+    /// Called while planning: what rows there will be. There is no end to them.
     fn bind(config: &Config, _: &Scope, _: Option<&[String]>) -> Result<SourcePlan> {
-        if !config.dir.is_dir() {
-            let dir = config.dir.display();
-            return Err(Error::config(format!(
-                "`dir` is `{dir}`, and no such directory is granted; \
-                 add `allow = {{ dirs = [\"HOST={dir}\"] }}` to the plugin"
-            )));
-        }
-        Ok(SourcePlan::new(schema()).bounded(true))
+        Pages::new(config)?;
+        Ok(SourcePlan::new(schema()))
     }
 
-    /// Called at every start. The cursor says that the first one has named the files already.
+    /// Called at every start, and again and again. The cursor has the collections that were named.
     fn discover(config: &Config, _: &Scope, cursor: Option<&[u8]>) -> Result<Discovered> {
-        if cursor.is_some() {
-            return Ok(Discovered::default());
-        }
+        let mut named = String::from_utf8_lossy(cursor.unwrap_or_default()).into_owned();
         let mut added = Vec::new();
-        for entry in fs::read_dir(&config.dir)? {
-            let entry = entry?;
-            let Ok(id) = entry.file_name().into_string() else {
-                continue;
-            };
-            let metadata = entry.metadata()?;
-            if metadata.is_file() && !id.starts_with('.') {
-                // What is appended later is not read: a replay must give the same rows.
-                let details = metadata.len().to_string().into_bytes();
+        for id in &config.collections {
+            if !named.lines().any(|line| line == id) {
+                named.push_str(id);
+                named.push('\n');
                 added.push(Split {
-                    id,
-                    details,
+                    id: id.clone(),
+                    details: Vec::new(),
                     position: None,
                 });
             }
         }
-        added.sort_by(|one, other| one.id.cmp(&other.id));
         Ok(Discovered {
             added,
             gone: Vec::new(),
-            cursor: Some(b"listed".to_vec()),
+            cursor: Some(named.into_bytes()),
         })
     }
 
     fn open(config: Config, _: &Scope, _: Option<&[String]>) -> Result<Self> {
-        Ok(Lines {
-            config,
-            splits: VecDeque::new(),
+        Ok(Api {
+            interval: Duration::from_millis(config.interval_ms.into()),
+            pages: Pages::new(&config)?,
+            readings: Vec::new(),
         })
     }
 
     /// Called with the splits of this task, at the positions that the last checkpoint has.
     fn assign(&mut self, splits: Vec<Split>) -> Result<()> {
         for split in splits {
-            self.splits
-                .push_back(Reading::new(&self.config.dir, split)?);
+            self.readings.push(Reading::new(split)?);
         }
         Ok(())
     }
 
-    /// Called again and again. One file at a time gets the whole of a poll; then it is the next
-    /// one's turn.
+    /// Called again and again: reads on in the split that has waited for the longest time.
     fn poll(&mut self, request: PollRequest) -> Result<Polled> {
         let mut polled = Polled::default();
-        let Some(mut reading) = self.splits.pop_front() else {
+        let now = Instant::now();
+        let next = self.readings.iter_mut().min_by_key(|reading| reading.due);
+        let Some(reading) = next else {
             polled.retry_after = Some(Duration::from_secs(1));
             return Ok(polled);
         };
-        let (mut texts, mut bad, mut bytes) = (Vec::new(), Vec::new(), 0);
-        while texts.len() + bad.len() < request.max_rows && bytes < request.max_bytes {
-            let here = reading.position();
-            match reading.next()? {
-                None => break,
-                Some(Line::Text(text)) => {
-                    bytes += text.len();
-                    texts.push(text);
-                }
-                Some(Line::Bad { raw, message }) => bad.push(BadRecord {
-                    row: Some(texts.len() as u64),
-                    position: here,
-                    raw,
-                    message: format!("file `{}`: {message}", reading.id()),
-                }),
-            }
+        if reading.due > now {
+            polled.retry_after = Some(reading.due - now);
+            return Ok(polled);
         }
-        // Bad records behind the last row stand before no row.
-        let rows = texts.len() as u64;
-        bad.iter_mut()
-            .filter(|bad| bad.row == Some(rows))
-            .for_each(|bad| bad.row = None);
-        let mut chunk = Chunk::new(
-            reading.id(),
-            batch(reading.id(), texts)?,
-            reading.position(),
-        );
-        chunk.bad = bad;
+        // One that fails is asked again behind the others. Busy and broken servers are `Retryable`,
+        // with their `Retry-After`: the engine waits and polls again, and nothing was taken.
+        reading.due = now;
+        let (chunk, at_end) = reading.read(&self.pages, request)?;
         polled.chunks.push(chunk);
-        if reading.is_done() {
-            polled
-                .states
-                .push((reading.id().to_owned(), SplitState::Finished));
-        } else {
-            self.splits.push_back(reading);
+        if at_end {
+            reading.due = now + self.interval;
+            let state = (reading.id().to_owned(), SplitState::CaughtUp);
+            polled.states.push(state);
         }
         Ok(polled)
     }
 }
 
 fn schema() -> Schema {
-    let column = |name: &str| Field::new(name, DataType::Utf8, false);
-    Schema::new(vec![column("file"), column("line")])
+    Schema::new(vec![
+        Field::new("collection", DataType::Utf8, false),
+        Field::new("id", DataType::Int64, false),
+        Field::new("name", DataType::Utf8, true),
+        Field::new("amount", DataType::Float64, true),
+    ])
 }
 
-fn batch(file: &str, lines: Vec<String>) -> Result<RecordBatch> {
-    let files = StringArray::from_iter_values(std::iter::repeat_n(file, lines.len()));
-    let lines = StringArray::from_iter_values(lines);
-    Ok(RecordBatch::try_new(
-        Arc::new(schema()),
-        vec![Arc::new(files), Arc::new(lines)],
-    )?)
-}
-
-export_source!(Lines);
+export_source!(Api);
 
 #[cfg(test)]
 mod tests;
