@@ -75,6 +75,55 @@ fn every_example_runs() {
     assert!(run >= 5, "{run} examples");
 }
 
+/// What a plugin's README shows, made a whole pipeline: rows of all columns that a plugin asks for, or somewhere to put what it reads.
+fn whole(name: &str, shown: &str) -> String {
+    let parsed: toml::Table = toml::from_str(shown).unwrap();
+    let first = |table: &str| parsed.get(table).and_then(|table| table.as_table()?.keys().next().cloned());
+    let manifest: toml::Table =
+        toml::from_str(&std::fs::read_to_string(root().join("plugins").join(name).join("Cargo.toml")).unwrap()).unwrap();
+    let kind = manifest["package"]["metadata"]["tidegate"]["kind"].as_str().unwrap();
+    let path = format!("path = \"plugins/{name}.wasm\"");
+    assert!(shown.contains(&path), "{name}: its README names another component");
+    let shown = shown.replace(&path, &format!("path = \"{}\"", plugin(name).display()));
+    let columns: String = ["tailnum", "origin", "payload"].map(|column| format!("{{ name = \"{column}\", type = \"string\" }},")).concat();
+    let rows = format!("[datasets.rows]\nconnector = \"files\"\npath = \"rows.json\"\nformat = \"json\"\nschema = [{columns}]\n");
+    let nowhere = "[datasets.nowhere]\nsink = \"blackhole\"\n".to_string();
+    let stage =
+        |input: &str, output: &str, steps: &str| format!("[[stages]]\ninputs = [\"{input}\"]\noutput = \"{output}\"\nsteps = [{steps}]\n");
+    let rest = match kind {
+        "source" => nowhere + &stage(&first("datasets").unwrap(), "nowhere", ""),
+        "sink" => rows + &stage("rows", &first("datasets").unwrap(), ""),
+        _ => rows + &nowhere + &stage("rows", "nowhere", &format!("{{ op = \"wasm\", plugin = \"{}\" }}", first("plugins").unwrap())),
+    };
+    format!("{shown}\n{rest}")
+}
+
+#[test]
+fn the_readmes_of_plugins_show_pipelines_that_are_valid() {
+    let mut valid = 0;
+    for entry in std::fs::read_dir(root().join("plugins")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let readme = format!("plugins/{name}/README.md");
+        if !root().join(&readme).exists() {
+            continue;
+        }
+        for shown in blocks(&readme, "toml") {
+            let folder = tempfile::tempdir().unwrap();
+            for granted in ["data", "out"] {
+                std::fs::create_dir(folder.path().join(granted)).unwrap();
+            }
+            std::fs::write(folder.path().join("airports.csv"), "faa,name,lat,lon\nEWR,Newark,40.6,-74.1\n").unwrap();
+            std::fs::write(folder.path().join("rows.json"), "{}\n").unwrap();
+            std::fs::write(folder.path().join("p.toml"), whole(&name, &shown)).unwrap();
+            let secrets = ["API_TOKEN", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "MASK_SALT"].map(|name| (name, "secret"));
+            let output = Command::new(command()).args(["validate", "p.toml"]).current_dir(folder.path()).envs(secrets).output().unwrap();
+            assert!(output.status.success(), "{readme}: {}", String::from_utf8_lossy(&output.stderr));
+            valid += 1;
+        }
+    }
+    assert!(valid >= 10, "{valid} are valid");
+}
+
 #[test]
 fn the_options_of_buckets_are_listed_as_they_are() {
     use tidegate::epochs::store::bucket::config::{OPTIONS, Provider};
