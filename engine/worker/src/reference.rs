@@ -1,6 +1,8 @@
 //! `docs/pipeline-file.md`: the tables and keys of a pipeline file, made from the lists here. Steps, connectors and the dialect have pages of
 //! their own.
 
+pub mod steps;
+
 use crate::settings::Settings;
 use std::fmt::Write;
 use std::time::Duration;

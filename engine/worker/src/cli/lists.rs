@@ -5,7 +5,7 @@ use tidegate_api::nearest;
 use tidegate_connectors::OptionDef;
 
 pub(super) fn steps(name: Option<&str>) -> u8 {
-    let all = tidegate_operators::STEPS.iter().map(|step| {
+    let all = tidegate::reference::steps::all().map(|step| {
         let keys: Vec<String> = step.keys.iter().map(|key| format!("  {}: {}\n      {}\n", key.name, key.takes, key.text)).collect();
         let reference = format!("{}: {}\n\nkeys:\n{}\noutput: {}\n\n{}\n", step.op, step.summary, keys.concat(), step.output, step.example);
         (step.op, step.summary, reference)
