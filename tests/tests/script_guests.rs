@@ -136,6 +136,7 @@ impl Language {
         runs_in_a_pipeline(&component);
         refuses_what_it_does_not_know(&component);
         does_what_its_readme_shows(&self.folder().join("README.md"), &component);
+        earns_what_it_claims(&self.folder().join("example/plugin.toml"), &component);
     }
 }
 
@@ -252,6 +253,16 @@ fn does_what_its_readme_shows(readme: &Path, component: &Path) {
     let output = tidegate(folder.path(), &["plugin", "run", component.to_str().unwrap(), "--input", "rows.jsonl", "--config", "unit=kg"]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert_eq!(String::from_utf8(output.stdout).unwrap(), shown);
+}
+
+/// By the kit. A call of an interpreter takes long, so it is not called as often as others are.
+fn earns_what_it_claims(table: &Path, component: &Path) {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["plugin", "test", component.to_str().unwrap(), "--plugin-toml", table.to_str().unwrap(), "--calls", "200"];
+    let output = tidegate(folder.path(), &arguments);
+    let report = String::from_utf8(output.stdout.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{report}{}", said(&output));
+    assert!(report.contains("\nearned  deterministic\n"), "{report}");
 }
 
 #[test]
