@@ -5,10 +5,10 @@
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tidegate_api::SourceRequest;
 use tidegate_conformance::Rule;
 use tidegate_conformance::plugin::{Conformance, judge, judge_upgrade};
 use tidegate_conformance::report::{Earned, Report};
-use tidegate_api::SourceRequest;
 use tidegate_host::{HostConfig, PluginHost, PluginSpec};
 
 fn host() -> Arc<PluginHost> {

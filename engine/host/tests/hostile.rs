@@ -224,7 +224,11 @@ fn one_poisoned_row_costs_itself_and_nothing_else() {
     let [bad] = out.bad.as_slice() else { panic!("one bad row, not {}", out.bad.len()) };
     assert_eq!(bad.reason, BadReason::PluginTrap);
     assert_eq!(bad.raw, format!("{{\"id\":{POISON}}}").into_bytes());
-    assert!(bad.message.starts_with("plugin `hostile`: call `processor.process`: ") && bad.message.contains("unreachable"), "{}", bad.message);
+    assert!(
+        bad.message.starts_with("plugin `hostile`: call `processor.process`: ") && bad.message.contains("unreachable"),
+        "{}",
+        bad.message
+    );
     assert_eq!(bad.message.matches("plugin `hostile`").count(), 1, "{}", bad.message);
     assert_eq!(plugin.metrics().convicted_rows(), 1);
     // The step goes on as if nothing had been.
