@@ -13,6 +13,7 @@ use crate::{Environment, HostConfig, PluginSpec, Resolver, bindings, code, wasi}
 use arrow::datatypes::SchemaRef;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
+use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use tidegate_api::{Clock, Error, InlineSource, OutputSink, Result, ResultExt};
@@ -94,11 +95,15 @@ impl PluginHost {
 
 fn read(path: &Path) -> Result<Vec<u8>> {
     let at = |error: std::io::Error| Error::config(format!("the file cannot be read: {error}; check `path`"));
+    let too_large = |length: u64| Error::config(format!("the file has {length} bytes or more; {MAX_FILE} are the most"));
     let length = std::fs::metadata(path).map_err(at)?.len();
     if length > MAX_FILE {
-        return Err(Error::config(format!("the file has {length} bytes; {MAX_FILE} are the most")));
+        return Err(too_large(length));
     }
-    std::fs::read(path).map_err(at)
+    // A device or a pipe has no length and may have no end.
+    let mut bytes = Vec::new();
+    std::fs::File::open(path).map_err(at)?.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(at)?;
+    if bytes.len() as u64 > MAX_FILE { Err(too_large(bytes.len() as u64)) } else { Ok(bytes) }
 }
 
 /// What all instances of a plugin share.

@@ -94,6 +94,22 @@ fn honest_components_earn_what_they_claim() {
 }
 
 #[test]
+fn a_command_that_fails_convicts_nobody() {
+    let table = json!({
+        "config": { "dir": "/out" },
+        "allow": { "dirs": ["out=/out:rw"] },
+        "input": [{ "name": "n", "type": "int64" }],
+        "reset": "rm -rf out && mkdir out",
+        "read-back": "cat out/nothing-of-that-name",
+        "calls": 10,
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let conformance = Conformance::parse(table.as_object().unwrap(), folder.path()).unwrap();
+    let error = judge(&host(), &PluginSpec::new("lying-sink", built("lying-sink")), &conformance).unwrap_err().to_string();
+    assert!(error.contains("`read-back`: ") && error.contains("cat out/nothing-of-that-name"), "{error}");
+}
+
+#[test]
 fn without_read_back_a_sink_is_unproven() {
     let report = sink("lying-sink", json!({}), false);
     assert!(report.passed() && matches!(report.earned, Earned::Unproven(_)), "{report}");

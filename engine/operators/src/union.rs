@@ -9,7 +9,7 @@ pub(crate) const INFO: StepInfo = StepInfo {
     op: "union",
     summary: "The rows of two or more inputs of one schema, as they come. Every stage reads its inputs so; the step says that it is meant.",
     keys: &[],
-    output: "the columns that come in; append, or upsert if all inputs are",
+    output: "the columns that come in; append, or upsert if all inputs are and come from one source",
     example: "{ op = \"union\" }",
     parse,
 };

@@ -8,9 +8,10 @@ use super::sources::Sources;
 use super::structure::Structure;
 use super::typing::{Typing, either_null};
 use arrow::datatypes::SchemaRef;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tidegate_api::{OnBadData, OperatorFactory, Result};
+use tidegate_api::{ChangeMode, OnBadData, OperatorFactory, Result};
 use tidegate_dialect::Functions;
 use tidegate_operators::{BindCtx, BoundNode, StreamType};
 use tidegate_runtime::graph::PipeStep;
@@ -78,6 +79,17 @@ impl Binder<'_, '_> {
                 .with_keys(after.keys)
                 .with_needed(after.columns.clone())
                 .with_applied(applied);
+            if let (ChangeMode::Upsert { keys }, true) =
+                (&current[0].mode, leaves_out(policy.on_bad) && can_fail(&self.structure.stages[index].def.steps[at]))
+            {
+                let message = format!(
+                    "rows that come in replace each other by `{}`, and a row that this step cannot use would be left out: the one that it replaces \
+                     or deletes would stay. Set `onBadData = \"fail\"` for what feeds this stage, or compute before rows replace each other",
+                    keys.join("`, `")
+                );
+                problems.step(index, at, "op", message);
+                return None;
+            }
             let bound = match step.bind(&current, &cx) {
                 Ok(bound) => bound,
                 Err(found) => {
@@ -157,4 +169,25 @@ pub(super) fn idle_filters(structure: &Structure<'_>, sources: &Sources, source:
     let stages = structure.readers.get(source).into_iter().flatten().map(|(stage, _)| *stage);
     let idle = stages.flat_map(|stage| sources.rebound.range((stage, 0)..(stage + 1, 0)));
     idle.map(|((stage, at), _)| (structure.stages[*stage].def.id.clone(), format!("{at}:{}", lineage::FILTER))).collect()
+}
+
+/// Whether rows that a step cannot use are left out, and the run goes on.
+fn leaves_out(on_bad: OnBadData) -> bool {
+    match on_bad {
+        OnBadData::Fail => false,
+        OnBadData::Drop | OnBadData::DeadLetter | OnBadData::Rescue => true,
+    }
+}
+
+/// Whether a step may find a row that it cannot use. A filter may as well, but of rows that replace each other it looks at the key alone, so it leaves out all of
+/// one key or none.
+fn can_fail(step: &Value) -> bool {
+    match step.get("op").and_then(Value::as_str) {
+        Some("applyExpression" | "cast" | "wasm" | "container") => true,
+        Some("select") => {
+            let columns = step.get("columns").and_then(Value::as_array);
+            columns.is_some_and(|columns| columns.iter().any(|column| column.get("expression").is_some()))
+        }
+        _ => false,
+    }
 }

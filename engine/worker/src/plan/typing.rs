@@ -103,7 +103,7 @@ impl Typing {
             typing.check_table(index, stage, problems);
             typing.check_origin(index, stage, structure, problems);
             let mut pass = Pass { index, stage, functions: &input.functions, problems, heavy: None };
-            let outcome = match typing.inputs(index, stage, pass.problems) {
+            let outcome = match typing.inputs(index, stage, structure, pass.problems) {
                 Some(inputs) => pass.type_stage(inputs),
                 None => Err(pass.judge(typing.guessed(stage), 0)),
             };
@@ -134,7 +134,8 @@ impl Typing {
             && step.time_columns().iter().all(Option::is_none)
         {
             let message = format!(
-                "`{stream}` and `{table}` both come from `{both}`: the table is there only when the source has been read to its end, and the                  stream waits for it; look up the version with `asOf`, or join the streams with `streamJoin`"
+                "`{stream}` and `{table}` both come from `{both}`: the table is there only when the source has been read to its end, and the \
+                 stream waits for it; look up the version with `asOf`, or join the streams with `streamJoin`"
             );
             problems.step(index, 0, "op", message);
         }
@@ -169,7 +170,7 @@ impl Typing {
     }
 
     /// What enters a stage, per port; `None` if it is unknown or does not fit together.
-    fn inputs(&self, index: usize, stage: &Stage<'_>, problems: &mut Problems) -> Option<Vec<StreamType>> {
+    fn inputs(&self, index: usize, stage: &Stage<'_>, structure: &Structure<'_>, problems: &mut Problems) -> Option<Vec<StreamType>> {
         let names = &stage.def.inputs;
         if stage.begins_unread() && names.len() > 1 {
             return None;
@@ -192,7 +193,31 @@ impl Typing {
                 }
             }
         }
+        if let (true, ChangeMode::Upsert { keys }) = (fits, &merged.mode)
+            && let Some(other) = self.other_origin(names, structure)
+        {
+            let (first, by) = (&names[first], keys.join("`, `"));
+            let message = format!(
+                "rows of `{first}` and of `{other}` replace each other by `{by}`, and which of two comes last would be chance; put a column that \
+                 tells the inputs apart into the key of each, or write them to outputs of their own"
+            );
+            problems.stage(index, &["inputs"], message);
+            return None;
+        }
         fits.then(|| vec![merged])
+    }
+
+    /// The first dataset whose rows are not in one order with those of the first: only the rows that one source hands over, through nothing
+    /// but steps without state, are.
+    fn other_origin<'n>(&self, names: &'n [String], structure: &Structure<'_>) -> Option<&'n String> {
+        let (first, rest) = names.split_first()?;
+        let beside = |other: &&String| {
+            *other != first
+                && (self.made_of_many(first, structure).is_some()
+                    || self.made_of_many(other, structure).is_some()
+                    || self.feeding.get(first) != self.feeding.get(*other))
+        };
+        rest.iter().find(beside)
     }
 
     /// What may enter a stage, per port.

@@ -1,6 +1,7 @@
 //! A component's rows, and what a reader of its place sees.
 
 use super::Judged;
+use super::command::Command;
 use crate::sink::{SinkJudgement, SinkTrial, SinkWorld};
 use arrow::array::{
     ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, StringArray, TimestampMillisecondArray,
@@ -9,7 +10,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use serde_json::Value;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_api::{Error, Guarantee, Result};
 
 /// Rows that are easy to tell from one another and to print.
@@ -57,24 +58,46 @@ fn value(field: &Field, numbers: Range<i64>) -> Result<ArrayRef> {
 pub(super) fn judge(judged: &Judged<'_>, claimed: Guarantee) -> Result<SinkJudgement> {
     let made = Rows::of(&judged.input())?;
     let rows = [made.batch(0..5)?, made.batch(5..7)?];
-    let trial = SinkTrial { schema: judged.input(), rows: &rows, world: &|| world(judged) };
-    Ok(trial.judge_telling(claimed, judged.conformance.progress))
+    let failed = Failed::default();
+    let trial = SinkTrial { schema: judged.input(), rows: &rows, world: &|| watched(judged, &failed) };
+    let judgement = trial.judge_telling(claimed, judged.conformance.progress);
+    let failed = failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+    // A command that fails says nothing about the plugin.
+    failed.map_or(Ok(judgement), Err)
 }
+
+/// The first failure of a command that looks at what the sink did.
+type Failed = Arc<Mutex<Option<Error>>>;
 
 /// An emptied place, and the sink into it.
 pub(super) fn world(judged: &Judged<'_>) -> Result<SinkWorld> {
+    watched(judged, &Failed::default())
+}
+
+fn watched(judged: &Judged<'_>, failed: &Failed) -> Result<SinkWorld> {
     let it = Arc::clone(&judged.conformance);
     it.run(it.reset.as_ref())?;
     let (plugin, config) = (Arc::clone(&judged.plugin), Value::Object(it.config.clone()));
     let (schema, reader) = (judged.input(), Arc::clone(&it));
+    let printed = {
+        let (it, failed) = (Arc::clone(&it), Arc::clone(failed));
+        move |key: &str, command: &Command| {
+            let text = it.print(command);
+            text.map_err(|error| {
+                let message = format!("`[conformance]`: `{key}`: {error}");
+                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| Error::config(message.clone()));
+                Error::config(message)
+            })
+        }
+    };
     let hidden = it.leftovers.clone().map(|command| {
-        let it = Arc::clone(&it);
-        Box::new(move || Ok(it.print(&command)?.lines().count())) as Box<dyn Fn() -> Result<usize>>
+        let printed = printed.clone();
+        Box::new(move || Ok(printed("leftovers", &command)?.lines().count())) as Box<dyn Fn() -> Result<usize>>
     });
     Ok(SinkWorld {
         sink: Box::new(move || plugin.sink(&config)),
         visible: Box::new(move || match &reader.read_back {
-            Some(command) => read(&reader.print(command)?, &schema),
+            Some(command) => read(&printed("read-back", command)?, &schema),
             None => Err(Error::config("there is no `read-back`")),
         }),
         hidden,

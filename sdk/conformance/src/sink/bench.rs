@@ -85,7 +85,7 @@ impl Who {
 impl<'a> World<'a> {
     /// Convicts of the rule unless `kept` holds.
     pub(super) fn rule(&self, rule: Rule, kept: bool, detail: &str) -> Verdict {
-        self.bench.record.hold(rule, kept, || detail.to_string())
+        self.bench.record.hold(rule, kept, || format!("this does not hold: {detail}"))
     }
 
     /// Another instance of the sink.

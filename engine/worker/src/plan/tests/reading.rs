@@ -3,7 +3,7 @@
 use super::*;
 use serde_json::json;
 use std::time::Duration;
-use tidegate_api::{EqualTo, hidden};
+use tidegate_api::{EqualTo, OnBadData, hidden};
 
 fn bids() -> Value {
     json!({ "op": "filter", "expression": "type == \"bid\"" })
@@ -258,4 +258,37 @@ fn a_source_may_not_use_the_names_of_the_engine() {
     assert!(of(&[(hidden::SPLIT, "string"), ("v", "int64"), (hidden::OP, "uint8")], upsert("v")).contains("`_split`"));
     assert!(of(&[("v", "int64")], upsert("v")).contains("says what each does"));
     assert!(of(&[("v", "int64"), (hidden::OP, "uint8")], upsert("w")).contains("by `w`, which is no column"));
+}
+
+fn changing(name: &str, pipeline: Pipeline) -> Pipeline {
+    let mut probe = Probe::new(&[("v", "int64"), ("id", "int64"), (hidden::OP, "uint8")]);
+    probe.mode = ChangeMode::Upsert { keys: vec!["id".to_string()] };
+    pipeline.source(name, probe)
+}
+
+#[test]
+fn a_row_that_replaces_another_is_never_just_left_out() {
+    let stage = |on_bad: OnBadData, steps: Value| {
+        let mut pipeline = changing("rows", Pipeline::new()).sink("out");
+        pipeline.settings.on_bad = on_bad;
+        pipeline.stage("s", &["rows"], "out", steps)
+    };
+    let divided = json!([{ "op": "applyExpression", "column": "q", "expression": "100 / v" }]);
+    stage(OnBadData::Fail, divided.clone()).planned();
+    for steps in [divided, json!([{ "op": "cast", "column": "v", "type": "string" }])] {
+        let mistakes = stage(OnBadData::Drop, steps).mistakes().join("; ");
+        assert!(mistakes.contains("the one that it replaces or deletes would stay"), "{mistakes}");
+    }
+    let harmless = json!([{ "op": "filter", "expression": "id > 1" }, { "op": "rename", "mapping": { "v": "w" } }]);
+    stage(OnBadData::Drop, harmless).planned();
+}
+
+#[test]
+fn rows_that_replace_each_other_meet_only_in_one_order() {
+    let two = || changing("more", changing("rows", Pipeline::new())).sink("out");
+    let mistakes = two().stage("s", &["rows", "more"], "out", json!([{ "op": "union" }])).mistakes().join("; ");
+    assert!(mistakes.contains("which of two comes last would be chance"), "{mistakes}");
+    let half = |test: &str| json!([{ "op": "filter", "expression": test }]);
+    let halves = changing("rows", Pipeline::new()).sink("out").stage("low", &["rows"], "low", half("id < 5"));
+    halves.stage("high", &["rows"], "high", half("id >= 5")).stage("s", &["low", "high"], "out", json!([{ "op": "union" }])).planned();
 }
