@@ -277,6 +277,10 @@ impl Staging for NoStaging {
     fn delete(&self, _: &str) -> Result<()> {
         Ok(())
     }
+
+    fn list(&self, _: &str) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
 }
 
 /// A writer, with or without two phases.

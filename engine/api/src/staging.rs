@@ -23,4 +23,11 @@ pub trait Staging: Send + Sync + fmt::Debug {
     /// # Errors
     /// `External` if the store did not confirm.
     fn delete(&self, key: &str) -> Result<()>;
+
+    /// The keys of all objects that start with `prefix` (empty, or ending in `/`), sorted. Sees every `put` that returned before the
+    /// call, of whatever task, generation or machine: so a [`Committer`](crate::Committer) finds what a dead writer left.
+    ///
+    /// # Errors
+    /// `External` if the store could not be asked; `Internal` for a key with a part too long to be told, which no sink should choose.
+    fn list(&self, prefix: &str) -> Result<Vec<String>>;
 }

@@ -141,6 +141,31 @@ pub fn segment(text: &str) -> String {
     out
 }
 
+/// Reads back [`segment`]; `None` for a text that was cut, or that it never makes.
+pub(crate) fn unsegment(encoded: &str) -> Option<String> {
+    if encoded == "%" {
+        return Some(String::new());
+    }
+    let mut bytes = Vec::with_capacity(encoded.len());
+    let mut rest = encoded.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = match (first, tail) {
+            (b'~', _) => return None,
+            (b'%', [high, low, tail @ ..]) => {
+                let digit = |byte: u8| char::from(byte).to_digit(16);
+                bytes.push(u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()?);
+                tail
+            }
+            (b'%', _) => return None,
+            _ => {
+                bytes.push(*first);
+                tail
+            }
+        };
+    }
+    String::from_utf8(bytes).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,6 +202,8 @@ mod tests {
                 prop_assert!(check_key(&encoded).is_ok(), "{encoded}");
             }
             prop_assert_eq!(segment(&one) == segment(&two), one == two);
+            let whole = (!segment(&one).contains('~')).then(|| one.clone());
+            prop_assert_eq!(unsegment(&segment(&one)), whole);
         }
     }
 }

@@ -34,4 +34,9 @@ impl Staging for MemoryStaging {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         Ok(())
     }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>> {
+        let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(objects.keys().filter(|key| key.starts_with(prefix)).cloned().collect())
+    }
 }

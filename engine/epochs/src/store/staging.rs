@@ -25,6 +25,14 @@ impl StagingStore {
         let parts: Vec<String> = key.split('/').map(keys::segment).collect();
         format!("{}{}", self.prefix, parts.join("/"))
     }
+
+    /// Back from [`StagingStore::key`].
+    fn told(&self, place: &str) -> Result<String> {
+        let key = place.strip_prefix(&self.prefix).unwrap_or(place);
+        let parts: Option<Vec<String>> = key.split('/').map(keys::unsegment).collect();
+        let parts = parts.ok_or_else(|| Error::internal(format!("staged object `{place}` has a name that cannot be told back")))?;
+        Ok(parts.join("/"))
+    }
 }
 
 impl Staging for StagingStore {
@@ -44,6 +52,17 @@ impl Staging for StagingStore {
 
     fn delete(&self, key: &str) -> Result<()> {
         self.store.delete(&self.key(key)).context(|| format!("staged object `{key}`"))
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>> {
+        let place = match prefix.strip_suffix('/') {
+            None => self.prefix.clone(),
+            Some(folder) => format!("{}/", self.key(folder)),
+        };
+        let found = self.store.list(&place).context(|| format!("staged objects of `{place}`"))?;
+        let mut keys = found.iter().map(|key| self.told(key)).collect::<Result<Vec<_>>>()?;
+        keys.sort_unstable();
+        Ok(keys)
     }
 }
 
@@ -66,6 +85,21 @@ mod tests {
         }
         store.put("staging/out/part", b"short").unwrap();
         assert!(staging.get("part").is_err());
+    }
+
+    #[test]
+    fn a_list_tells_the_keys_as_they_were_given_below_a_folder_only() {
+        let store = Arc::new(MemoryStore::new());
+        let staging = StagingStore::new(store.clone(), "one");
+        StagingStore::new(store, "one more").put("a/foreign", b"1").unwrap();
+        for key in ["a/2", "a/ 1%", "ab/1", "a/b/é"] {
+            staging.put(key, b"1").unwrap();
+        }
+        assert_eq!(staging.list("").unwrap(), ["a/ 1%", "a/2", "a/b/é", "ab/1"]);
+        assert_eq!(staging.list("a/").unwrap(), ["a/ 1%", "a/2", "a/b/é"]);
+        assert_eq!(staging.list("b/").unwrap(), Vec::<String>::new());
+        staging.put(&"x".repeat(200), b"1").unwrap();
+        assert!(staging.list("").unwrap_err().to_string().contains("cannot be told back"));
     }
 
     #[test]
