@@ -13,6 +13,7 @@ pub mod encode;
 pub mod files;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod kafka;
 pub mod nexmark;
 pub mod page;
 mod registry;

@@ -1,0 +1,3 @@
+//! The `kafka` connector.
+
+mod client;
