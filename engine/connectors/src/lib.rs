@@ -19,4 +19,4 @@ pub mod page;
 mod registry;
 pub mod stdout;
 
-pub use registry::{Build, CONNECTORS, ConnectorCtx, ConnectorDef, OptionDef, SinkDef, SourceDef, sink, source};
+pub use registry::{Build, CONNECTORS, ConnectorCtx, ConnectorDef, OptionDef, Secrets, SinkDef, SourceDef, secrets, sink, source};

@@ -69,6 +69,14 @@ pub struct SinkDef {
     pub build: Build<dyn OutputSink>,
 }
 
+/// Options whose values nobody else may see. In a pipeline file they stand by reference only.
+pub struct Secrets {
+    /// The option that is a table of them; none if they are options themselves.
+    pub table: Option<&'static str>,
+    /// Their keys.
+    pub keys: &'static [&'static str],
+}
+
 /// One connector.
 pub struct ConnectorDef {
     /// Its name in pipeline files.
@@ -79,6 +87,8 @@ pub struct ConnectorDef {
     pub source: Option<SourceDef>,
     /// Its writing half.
     pub sink: Option<SinkDef>,
+    /// Which of its options are secrets.
+    pub secrets: &'static [Secrets],
 }
 
 /// Every native connector.
@@ -106,6 +116,11 @@ pub fn sink(connector: &str, options: &Map<String, Value>, cx: &ConnectorCtx) ->
         Some(None) => Err(vec![Problem::at("sink", format!("`{connector}` cannot be written to, it only reads"))]),
         None => Err(vec![unknown(connector, "sink", |found| found.sink.is_some())]),
     }
+}
+
+/// Which options of `connector` are secrets; none of an unknown one.
+pub fn secrets(connector: &str) -> &'static [Secrets] {
+    find(connector).map_or(&[], |found| found.secrets)
 }
 
 /// The connector of a name; `file` and `arrow` are older names of `files`.

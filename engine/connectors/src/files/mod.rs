@@ -34,4 +34,5 @@ pub const CONNECTOR: ConnectorDef = ConnectorDef {
           run starts over with `--fresh`.",
     source: Some(SourceDef { options: config::SOURCE_OPTIONS, build: source::build }),
     sink: Some(SinkDef { options: config::SINK_OPTIONS, guarantee: "exactly once", build: sink::build }),
+    secrets: &[],
 };

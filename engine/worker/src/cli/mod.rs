@@ -6,6 +6,7 @@
 mod chaos;
 mod inspect;
 mod lists;
+mod logs;
 mod place;
 mod plan;
 mod plugin;
@@ -171,7 +172,7 @@ pub(crate) fn main() -> ExitCode {
         }
     };
     let filter = EnvFilter::try_from_env("TIDEGATE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(logs::stderr).with_ansi(std::io::stderr().is_terminal());
     logs.compact().init();
     let code = match args.verb {
         Verb::Run { file, fresh, takeover, from, drop_state, pause_at, freeze_at, trial } => {
@@ -197,7 +198,9 @@ pub(crate) fn main() -> ExitCode {
 
 /// Reads a pipeline file as every verb does.
 fn read(path: &std::path::Path) -> Result<Arc<PipelineFile>, Vec<Mistake>> {
-    PipelineFile::read(path, Arc::new(|name| std::env::var(name).ok())).map(Arc::new)
+    let file = PipelineFile::read(path, Arc::new(|name| std::env::var(name).ok()))?;
+    logs::mask_with(file.mask());
+    Ok(Arc::new(file))
 }
 
 /// Prints mistakes, and gives the exit code for them.

@@ -1,7 +1,7 @@
 //! The one-process host: a pipeline file behind the host contract.
 
 use super::paced::Paced;
-use super::{Mistake, PipelineFile};
+use super::{Mistake, PipelineFile, secrets};
 use crate::compute::Plugins;
 use crate::control::{Binding, BuildSignal, ControlPlane, HostSettings, Topology};
 use crate::options::{self, DATASET_KEYS};
@@ -142,6 +142,23 @@ impl FileHost {
     }
 
     fn bind(&self, name: &str, dataset: &Map<String, Value>) -> Result<Binding, Vec<Problem>> {
+        let exposed = self.exposed(name, dataset);
+        match self.bind_halves(name, dataset) {
+            Ok(binding) if exposed.is_empty() => Ok(binding),
+            Ok(_) => Err(exposed),
+            Err(problems) => Err(exposed.into_iter().chain(problems).collect()),
+        }
+    }
+
+    /// The secrets of a dataset that the file shows.
+    fn exposed(&self, name: &str, dataset: &Map<String, Value>) -> Vec<Problem> {
+        let (Ok(chosen), Some(Value::Object(written))) = (Builder::choose(name, dataset), self.file.as_written(name)) else {
+            return Vec::new();
+        };
+        secrets::literal(&written, tidegate_connectors::secrets(chosen.connector))
+    }
+
+    fn bind_halves(&self, name: &str, dataset: &Map<String, Value>) -> Result<Binding, Vec<Problem>> {
         let options = dataset_keys(dataset);
         let written = self.roles.is_written(name);
         if !dataset.contains_key("sink") && !dataset.contains_key("connector") && written && self.roles.read.contains(name) {
@@ -356,7 +373,13 @@ impl ControlPlane for FileHost {
         if self.stop.load(Ordering::Relaxed) { BuildSignal::Stop } else { BuildSignal::Continue }
     }
 
-    async fn put_record(&self, _: &str, record: Value) -> Result<()> {
+    async fn put_record(&self, _: &str, mut record: Value) -> Result<()> {
+        // What went wrong is told in the words of brokers and servers, which repeat what they were given.
+        for words in ["error", "warning"] {
+            if let Some(words) = record.get_mut(words) {
+                self.file.mask().apply_to(words);
+            }
+        }
         (self.on_record)(&record);
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = record;
         Ok(())
