@@ -16,7 +16,9 @@ pub mod fuzz;
 pub mod kafka;
 pub mod nexmark;
 pub mod page;
+mod pin;
 mod registry;
+mod shape;
 pub mod stdout;
 
 pub use registry::{Build, CONNECTORS, ConnectorCtx, ConnectorDef, OptionDef, Secrets, SinkDef, SourceDef, secrets, sink, source};

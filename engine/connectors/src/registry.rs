@@ -1,7 +1,7 @@
 //! The list of connectors, and how one is made by name.
 
 use crate::stdout::StdoutTarget;
-use crate::{blackhole, files, nexmark, stdout};
+use crate::{blackhole, files, kafka, nexmark, stdout};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,6 +17,8 @@ pub struct ConnectorCtx {
     pub base_dir: PathBuf,
     /// The dataset's name, for messages.
     pub dataset: String,
+    /// The pipeline's name, from which defaults such as a consumer group are made; empty if the host gives none.
+    pub pipeline: String,
     /// Where the `stdout` sink writes; the process's standard output unless a host puts something else here.
     pub stdout: StdoutTarget,
 }
@@ -24,7 +26,14 @@ pub struct ConnectorCtx {
 impl ConnectorCtx {
     /// The context of one dataset.
     pub fn new(base_dir: impl Into<PathBuf>, dataset: impl Into<String>) -> Self {
-        ConnectorCtx { base_dir: base_dir.into(), dataset: dataset.into(), stdout: StdoutTarget::process() }
+        ConnectorCtx { base_dir: base_dir.into(), dataset: dataset.into(), pipeline: String::new(), stdout: StdoutTarget::process() }
+    }
+
+    /// Names the pipeline.
+    #[must_use]
+    pub fn with_pipeline(mut self, pipeline: impl Into<String>) -> Self {
+        self.pipeline = pipeline.into();
+        self
     }
 
     /// Sends what `stdout` sinks write somewhere else.
@@ -92,7 +101,8 @@ pub struct ConnectorDef {
 }
 
 /// Every native connector.
-pub const CONNECTORS: &[&ConnectorDef] = &[&files::CONNECTOR, &stdout::CONNECTOR, &blackhole::CONNECTOR, &nexmark::CONNECTOR];
+pub const CONNECTORS: &[&ConnectorDef] =
+    &[&files::CONNECTOR, &kafka::CONNECTOR, &stdout::CONNECTOR, &blackhole::CONNECTOR, &nexmark::CONNECTOR];
 
 /// Makes the source `connector` from its options.
 ///

@@ -9,7 +9,6 @@ mod open;
 mod part;
 mod partition;
 mod parts;
-mod pin;
 mod sink;
 mod source;
 mod staging;

@@ -22,8 +22,27 @@ use tidegate_runtime::RebuildSink;
 use tidegate_runtime::graph::NodeKind;
 
 /// The keys of sources that decide which columns there are.
-const SHAPING: [&str; 10] =
-    ["connector", "path", "format", "compression", "header", "delimiter", "nullValues", "descriptor", "message", "plugin"];
+const SHAPING: [&str; 19] = [
+    "connector",
+    "path",
+    "format",
+    "compression",
+    "header",
+    "delimiter",
+    "nullValues",
+    "descriptor",
+    "message",
+    "plugin",
+    "brokers",
+    "properties",
+    "topic",
+    "topics",
+    "pattern",
+    "avroSchema",
+    "framing",
+    "tombstones",
+    "meta",
+];
 
 /// What is told about every record of a run.
 pub type OnRecord = Box<dyn Fn(&Value) + Send + Sync>;
@@ -50,7 +69,13 @@ impl FileHost {
     ) -> Self {
         let plugins = Plugins::read(&settings, config).ok();
         settings.loaded_plugins = plugins.clone();
-        let builder = Builder { base_dir: file.base_dir.clone(), plugins, stdout: StdoutTarget::process(), trial: TrialHost::default() };
+        let builder = Builder {
+            base_dir: file.base_dir.clone(),
+            pipeline: file.name().to_string(),
+            plugins,
+            stdout: StdoutTarget::process(),
+            trial: TrialHost::default(),
+        };
         settings.rebuild_sink = Some(rebuild(&file, &builder));
         FileHost { roles: Roles::of(&file), builder, file, settings, stop, on_record, last: Mutex::new(Value::Null) }
     }
@@ -216,6 +241,7 @@ impl Roles {
 #[derive(Clone)]
 struct Builder {
     base_dir: PathBuf,
+    pipeline: String,
     /// None if `[plugins]` is mistaken; planning says so.
     plugins: Option<Plugins>,
     stdout: StdoutTarget,
@@ -267,7 +293,9 @@ impl Builder {
     }
 
     fn cx(&self, name: &str) -> ConnectorCtx {
-        ConnectorCtx::new(&self.base_dir, name).with_stdout(self.trial.stdout.get(name).unwrap_or(&self.stdout).clone())
+        ConnectorCtx::new(&self.base_dir, name)
+            .with_pipeline(&self.pipeline)
+            .with_stdout(self.trial.stdout.get(name).unwrap_or(&self.stdout).clone())
     }
 
     fn source(&self, name: &str, dataset: &Map<String, Value>) -> Result<Arc<dyn InlineSource>, Vec<Problem>> {
