@@ -13,7 +13,7 @@ mod source;
 mod source_config;
 mod source_options;
 
-use crate::registry::{ConnectorDef, SourceDef};
+use crate::registry::{ConnectorDef, Secrets, SourceDef};
 
 pub use source::KafkaSource;
 
@@ -26,4 +26,5 @@ pub const CONNECTOR: ConnectorDef = ConnectorDef {
           again, and a partition that is gone end the run with an error that says so ([more](#kafka-where-reading-begins-and-ends)).",
     source: Some(SourceDef { options: source_options::SOURCE_OPTIONS, build: source::build }),
     sink: None,
+    secrets: &[Secrets { table: Some("properties"), keys: client::SECRET }],
 };
