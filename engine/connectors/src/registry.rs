@@ -1,7 +1,7 @@
 //! The list of connectors, and how one is made by name.
 
 use crate::stdout::StdoutTarget;
-use crate::{blackhole, files, nexmark, stdout};
+use crate::{blackhole, files, kafka, nexmark, stdout};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -82,7 +82,8 @@ pub struct ConnectorDef {
 }
 
 /// Every native connector.
-pub const CONNECTORS: &[&ConnectorDef] = &[&files::CONNECTOR, &stdout::CONNECTOR, &blackhole::CONNECTOR, &nexmark::CONNECTOR];
+pub const CONNECTORS: &[&ConnectorDef] =
+    &[&files::CONNECTOR, &stdout::CONNECTOR, &blackhole::CONNECTOR, &nexmark::CONNECTOR, &kafka::CONNECTOR];
 
 /// Makes the source `connector` from its options.
 ///
