@@ -42,7 +42,8 @@ fn kafka_every_format_is_read() {
     let avro = folder.path().join("row.avsc");
     std::fs::write(&avro, r#"{"type":"record","name":"Row","fields":[{"name":"n","type":"long"}]}"#).unwrap();
     std::fs::write(folder.path().join("row.proto"), "syntax = \"proto3\"; package t; message Row { int64 n = 1; }").unwrap();
-    let set = protox::Compiler::new([folder.path()]).unwrap().include_imports(true).open_file("row.proto").unwrap().encode_file_descriptor_set();
+    let set =
+        protox::Compiler::new([folder.path()]).unwrap().include_imports(true).open_file("row.proto").unwrap().encode_file_descriptor_set();
     let descriptor = folder.path().join("row.pb");
     std::fs::write(&descriptor, set).unwrap();
 

@@ -92,8 +92,7 @@ fn kafka_mortal_a_broker_that_dies_and_comes_back_costs_no_row_and_repeats_none(
     for _ in 0..100 {
         reading.poll().unwrap();
     }
-    let positions: Vec<_> =
-        reading.taken.iter().filter_map(|(id, taken)| Some((id.clone(), taken.marks.last()?.1.clone()))).collect();
+    let positions: Vec<_> = reading.taken.iter().filter_map(|(id, taken)| Some((id.clone(), taken.marks.last()?.1.clone()))).collect();
     let _ = reading.reader.committed(&positions);
     broker.again();
     broker.world.send(&topic, 1, &rows(1010..1020));

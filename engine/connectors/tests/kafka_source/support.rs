@@ -144,9 +144,7 @@ impl World {
         let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
         wait(self.admin().create_partitions(&[NewPartitions::new(name, partitions)], &options)).unwrap().pop().unwrap().unwrap();
         let probe: BaseConsumer = self.config().create().unwrap();
-        until("partitions being made", || {
-            probe.fetch_metadata(Some(name), PATIENCE).unwrap().topics()[0].partitions().len() == partitions
-        });
+        until("partitions being made", || probe.fetch_metadata(Some(name), PATIENCE).unwrap().topics()[0].partitions().len() == partitions);
     }
 
     /// Deletes what stands before an offset, as retention does.
@@ -245,7 +243,8 @@ fn put(producer: &BaseProducer, topic: &str, partition: i32, records: &[Record])
                 message = message.timestamp(timestamp);
             }
             if !one.headers.is_empty() {
-                let headers = one.headers.iter().fold(OwnedHeaders::new(), |headers, (key, value)| headers.insert(Header { key, value: *value }));
+                let headers =
+                    one.headers.iter().fold(OwnedHeaders::new(), |headers, (key, value)| headers.insert(Header { key, value: *value }));
                 message = message.headers(headers);
             }
             match producer.send(message) {
