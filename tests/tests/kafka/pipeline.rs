@@ -64,6 +64,12 @@ impl Pipeline {
         Pipeline { reached, ..self }
     }
 
+    /// With one property more.
+    pub(crate) fn reached_also(self, property: &str) -> Pipeline {
+        let reached = self.reached.replace("properties = { ", &format!("properties = {{ {property}, "));
+        Pipeline { reached, ..self }
+    }
+
     pub(crate) fn state(&self) -> PathBuf {
         self.folder.path().join("state")
     }
