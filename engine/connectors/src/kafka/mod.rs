@@ -12,6 +12,7 @@ mod sample;
 mod source;
 mod source_config;
 mod source_options;
+mod teller;
 
 use crate::registry::{ConnectorDef, SourceDef};
 

@@ -1,16 +1,15 @@
-//! Reads the partitions of one task: whose turn it is, what errors mean, and what is committed to the group.
+//! Reads the partitions of one task: whose turn it is, and what errors mean.
 
 use super::ahead::Ahead;
 use super::client::is_silence;
-use super::discovery::list;
 use super::part::{Part, Turn};
 use super::place::{Assigned, Partition, Place};
 use super::run::Decoding;
 use super::source::replaced;
 use super::source_config::SourceConfig;
-use rdkafka::consumer::{CommitMode, Consumer};
+use super::teller::Teller;
+use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::topic_partition_list::Offset;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +43,7 @@ pub(super) struct Reader {
     renamed: u64,
     doubt: Option<Doubt>,
     states: Vec<(SplitId, SplitState)>,
-    committed: BTreeMap<SplitId, i64>,
+    teller: Arc<Teller>,
 }
 
 /// Brokers may be out of reach.
@@ -55,7 +54,7 @@ struct Doubt {
 }
 
 impl Reader {
-    pub(super) fn new(config: Arc<SourceConfig>, decoding: Decoding, ctx: &SourceCtx) -> Self {
+    pub(super) fn new(config: Arc<SourceConfig>, decoding: Decoding, teller: Arc<Teller>, ctx: &SourceCtx) -> Self {
         Reader {
             config,
             decoding,
@@ -68,7 +67,7 @@ impl Reader {
             renamed: 0,
             doubt: None,
             states: Vec::new(),
-            committed: BTreeMap::new(),
+            teller,
         }
     }
 
@@ -143,10 +142,9 @@ impl Reader {
     fn on_error(&mut self, error: &KafkaError) -> Result<()> {
         let Some(ahead) = &self.ahead else { return Ok(()) };
         match error.rdkafka_error_code() {
-            // Offsets are committed for those who watch; a run that may not do so reads all the same.
+            // The group is for those who watch; a run that may not see it reads all the same.
             Some(RDKafkaErrorCode::GroupAuthorizationFailed) => {
-                let group = &self.config.group;
-                tracing::warn!(group, %error, "offsets cannot be committed to the consumer group");
+                tracing::debug!(group = self.config.group, %error, "the consumer group may not be seen");
                 Ok(())
             }
             Some(code) if super::client::is_refusal(code) => {
@@ -356,26 +354,10 @@ impl SourceReader for Reader {
     }
 
     fn committed(&mut self, positions: &[(SplitId, Position)]) -> Result<()> {
-        let Some(ahead) = &self.ahead else { return Ok(()) };
-        let mut offsets = BTreeMap::new();
-        for (id, position) in positions {
-            let Some(part) = self.numbers.get(id).map(|number| &self.parts[*number]) else { continue };
-            let Some(place) = Place::parse(position) else { continue };
-            if self.committed.get(id) != Some(&place.offset) {
-                offsets.insert(part.assigned.partition.clone(), place.offset);
-            }
-        }
-        if offsets.is_empty() {
-            return Ok(());
-        }
-        let offset = |partition: &Partition| offsets.get(partition).map_or(Offset::Invalid, |offset| Offset::Offset(*offset));
-        let asked = list(offsets.keys(), offset)?;
-        let group = &self.config.group;
-        ahead
-            .consumer()
-            .commit(&asked, CommitMode::Async)
-            .map_err(|error| Error::external(format!("committing offsets to the consumer group `{group}`: {error}")))?;
-        self.committed.extend(offsets.iter().map(|(partition, offset)| (partition.split(), *offset)));
-        Ok(())
+        let offset = |(id, position): &(SplitId, Position)| {
+            let part = &self.parts[*self.numbers.get(id)?];
+            Some((part.assigned.partition.clone(), Place::parse(position)?.offset))
+        };
+        self.teller.tell(&self.config, positions.iter().filter_map(offset).collect())
     }
 }

@@ -2,14 +2,14 @@
 //! none is used here.
 
 use crate::support::{Reading, World, now, range, rows};
-use rdkafka::client::DefaultClientContext;
 use rdkafka::mocking::MockCluster;
+use rdkafka::producer::DefaultProducerContext;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use serde_json::json;
 use std::time::Duration;
 use tidegate_api::{ErrorKind, SplitState};
 
-fn mock<'c>() -> (MockCluster<'c, DefaultClientContext>, World) {
+fn mock<'c>() -> (MockCluster<'c, DefaultProducerContext>, World) {
     let cluster = MockCluster::new(1).unwrap();
     let world = World { brokers: cluster.bootstrap_servers() };
     (cluster, world)
@@ -74,7 +74,10 @@ fn errors_that_pass_are_not_seen() {
     cluster.request_errors(RDKafkaApiKey::ListOffsets, &[Code::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION; 3]);
     let source = world.source("t", json!({ "end": "latest" }));
     let found = source.discover(None).unwrap();
-    cluster.request_errors(RDKafkaApiKey::Fetch, &[Code::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, Code::RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR]);
+    cluster.request_errors(
+        RDKafkaApiKey::Fetch,
+        &[Code::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, Code::RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR],
+    );
     let mut reading = Reading::open(source.as_ref(), tidegate_api::SourceRequest::all(), found.added).unwrap();
     reading.until_all(SplitState::Finished);
     assert_eq!(reading.numbers(), range(0..5));

@@ -1,7 +1,7 @@
 //! Where reading begins, ends and goes on, and what is told about it.
 
 use crate::support::{Reading, Record, World, range, record, rows, until};
-use arrow::array::{Array, AsArray};
+use arrow::array::AsArray;
 use arrow::datatypes::{Int32Type, Int64Type, TimestampMillisecondType};
 use serde_json::json;
 use std::time::Duration;
@@ -63,7 +63,10 @@ fn kafka_a_start_by_offsets_is_exact_and_checked() {
         error.to_string()
     };
     let told = refused(json!({ "0": 6, "1": 0 }));
-    assert!(told.contains(&format!("partition `{topic}/0` has the offsets 0 to 5; offset 6, what `startOffsets` says, is not there")), "{told}");
+    assert!(
+        told.contains(&format!("partition `{topic}/0` has the offsets 0 to 5; offset 6, what `startOffsets` says, is not there")),
+        "{told}"
+    );
     assert!(refused(json!({ "0": 0 })).contains("says nothing about partition"), "{told}");
     assert!(refused(json!({ "0": 0, "1": 0, "2": 0 })).contains("does not exist"), "{told}");
 }
@@ -146,7 +149,8 @@ fn kafka_a_source_that_ends_reads_what_was_there_and_no_more() {
     // Somebody who restores a split at its end finishes at once.
     let mut ends = found.added;
     for split in &mut ends {
-        split.position = Some(reading.taken[&split.id].marks.last().map_or(split.position.clone().unwrap(), |(_, position)| position.clone()));
+        split.position =
+            Some(reading.taken[&split.id].marks.last().map_or(split.position.clone().unwrap(), |(_, position)| position.clone()));
     }
     let mut restored = Reading::open(source.as_ref(), SourceRequest::all(), ends).unwrap();
     restored.poll().unwrap();
