@@ -19,8 +19,9 @@ use tidegate_api::{Clock, Error, PollRequest, Polled, Position, Result, SourceCt
 const TURN: usize = 512;
 /// How often all queues are looked at, whether or not they rang.
 const SWEEP: Duration = Duration::from_secs(1);
-/// How often a broker that may be out of reach is asked, and how long it may take to answer.
-const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// How often brokers that may be out of reach are asked, and how long that may take; a fraction of the time, since other partitions may be
+/// in full flow.
+const PROBE_EVERY: Duration = Duration::from_secs(2);
 const PROBE: Duration = Duration::from_millis(250);
 /// How long the range of a partition is asked for that an error is to name.
 const EXPLAIN: Duration = Duration::from_secs(5);
@@ -50,7 +51,10 @@ pub(super) struct Reader {
 #[derive(Debug, Clone, Copy)]
 struct Doubt {
     since: Duration,
-    probed: Duration,
+    /// When somebody was asked last; `None` if that has not been done, or not finished.
+    probed: Option<Duration>,
+    /// When it was looked into last, asked or not.
+    seen: Duration,
 }
 
 impl Reader {
@@ -160,16 +164,11 @@ impl Reader {
         }
     }
 
-    /// Nothing heard says nothing any more: no split counts as caught up before its broker has answered.
+    /// Nothing heard says nothing any more, until brokers have answered.
     fn begin_to_doubt(&mut self) {
         let now = self.clock.monotonic();
-        self.doubt.get_or_insert(Doubt { since: now, probed: now });
-        for part in self.parts.iter_mut().filter(|part| part.queue.is_some()) {
-            part.doubted = true;
-            if part.caught_up {
-                self.states.push((part.assigned.id.clone(), SplitState::Pending));
-            }
-        }
+        self.doubt.get_or_insert(Doubt { since: now, probed: None, seen: now });
+        self.parts.iter_mut().filter(|part| part.queue.is_some()).for_each(|part| part.doubted = true);
     }
 
     /// What the client says of one partition.
@@ -254,7 +253,7 @@ impl Reader {
         let part = &mut self.parts[number];
         let id = part.assigned.id.clone();
         if turn.heard {
-            part.doubted = false;
+            (part.doubted, part.held) = (false, false);
         }
         let has_chunk = turn.chunk.is_some();
         polled.chunks.extend(turn.chunk);
@@ -277,41 +276,56 @@ impl Reader {
         }
     }
 
-    /// Asks brokers that may be out of reach, and gives up when they have been for too long.
-    fn resolve(&mut self, wait: Duration) -> Result<()> {
-        let Some(doubt) = self.doubt else { return Ok(()) };
-        if !self.parts.iter().any(|part| part.queue.is_some() && part.doubted) {
-            self.doubt = None;
-            return Ok(());
-        }
-        let Some(ahead) = &self.ahead else { return Ok(()) };
+    /// Asks brokers that may be out of reach. A split is not caught up as long as its broker does not answer, and after too long a
+    /// time that is an error.
+    fn resolve(&mut self) -> Result<()> {
+        let (Some(mut doubt), Some(ahead)) = (self.doubt, &self.ahead) else { return Ok(()) };
         let now = self.clock.monotonic();
-        let out = now.saturating_sub(doubt.since);
-        if out >= self.config.broker_timeout {
-            let doubted = self.parts.iter().find(|part| part.queue.is_some() && part.doubted);
-            let partition = doubted.map(|part| part.assigned.partition.to_string()).unwrap_or_default();
-            let said = ahead.listener().last().map(|last| format!("; the client says: {last}")).unwrap_or_default();
-            let (brokers, seconds) = (self.config.cluster.brokers(), out.as_secs());
-            return Err(Error::external(format!(
-                "the broker of partition `{partition}` at `{brokers}` has been out of reach for {seconds} s, `brokerTimeout` allows no more{said}"
-            )));
+        if now.saturating_sub(doubt.seen) > 2 * PROBE_EVERY {
+            // Nobody has polled for a while, so nobody knows how long brokers were away.
+            doubt.since = now;
         }
-        if wait.is_zero() || now.saturating_sub(doubt.probed) < PROBE_EVERY {
+        doubt.seen = now;
+        self.doubt = Some(doubt);
+        if doubt.probed.is_some_and(|probed| now.saturating_sub(probed) < PROBE_EVERY) {
             return Ok(());
         }
-        self.doubt = Some(Doubt { probed: now, ..doubt });
-        for part in self.parts.iter_mut().filter(|part| part.queue.is_some() && part.doubted) {
+        let mut silent = None;
+        for (at, part) in self.parts.iter_mut().enumerate().filter(|(_, part)| part.queue.is_some() && part.doubted) {
+            if self.clock.monotonic().saturating_sub(now) >= PROBE {
+                // There are many; the next poll asks on.
+                return Ok(());
+            }
             let Partition { topic, number } = &part.assigned.partition;
-            let Ok((_, high)) = ahead.consumer().fetch_watermarks(topic, *number, PROBE) else { break };
+            let Ok((_, high)) = ahead.consumer().fetch_watermarks(topic, *number, PROBE) else {
+                silent = Some(at);
+                break;
+            };
             part.doubted = false;
-            if part.caught_up {
-                part.caught_up = part.is_handed_over() && part.next >= high;
-                if part.caught_up {
-                    self.states.push((part.assigned.id.clone(), SplitState::CaughtUp));
-                }
+            let is_caught_up = part.is_handed_over() && part.next >= high;
+            if part.caught_up && std::mem::take(&mut part.held) && is_caught_up {
+                self.states.push((part.assigned.id.clone(), SplitState::CaughtUp));
             }
         }
-        Ok(())
+        let Some(silent) = silent else {
+            self.doubt = None;
+            return Ok(());
+        };
+        self.doubt = Some(Doubt { probed: Some(now), ..doubt });
+        for part in self.parts.iter_mut().filter(|part| part.queue.is_some() && part.doubted && part.caught_up && !part.held) {
+            part.held = true;
+            self.states.push((part.assigned.id.clone(), SplitState::Pending));
+        }
+        let away = now.saturating_sub(doubt.since);
+        if away < self.config.broker_timeout {
+            return Ok(());
+        }
+        let said = ahead.listener().last().map(|last| format!("; the client says: {last}")).unwrap_or_default();
+        let (partition, brokers) = (&self.parts[silent].assigned.partition, self.config.cluster.brokers());
+        Err(Error::external(format!(
+            "the broker of partition `{partition}` at `{brokers}` has been out of reach for {} s, `brokerTimeout` allows no more{said}",
+            away.as_secs()
+        )))
     }
 }
 
@@ -345,7 +359,7 @@ impl SourceReader for Reader {
         }
         // What was said while rows were taken may be about them.
         self.serve()?;
-        self.resolve(request.wait)?;
+        self.resolve()?;
         polled.states = std::mem::take(&mut self.states);
         if self.parts.iter().all(|part| part.queue.is_none()) {
             polled.retry_after = Some(Duration::from_secs(1));

@@ -245,7 +245,7 @@ fn put(producer: &BaseProducer, topic: &str, partition: i32, records: &[Record])
             match producer.send(message) {
                 Ok(()) => break,
                 // The queue is full for now.
-                Err((_, _)) => drop(producer.poll(Duration::from_millis(10))),
+                Err((_, _)) => producer.poll(Duration::from_millis(10)),
             }
         }
     }
