@@ -2,14 +2,15 @@
 
 use super::ahead::Ahead;
 use super::client::is_silence;
+use super::discovery::edges;
 use super::part::{Part, Turn};
 use super::place::{Assigned, Partition, Place};
 use super::run::Decoding;
 use super::source::replaced;
 use super::source_config::SourceConfig;
 use super::teller::Teller;
-use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::topic_partition_list::Offset;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -202,17 +203,20 @@ impl Reader {
 
     fn out_of_range(&self, part: &Part) -> Error {
         let (partition, next) = (&part.assigned.partition, part.next);
-        let range = self.ahead.as_ref().map(|ahead| ahead.consumer().fetch_watermarks(&partition.topic, partition.number, EXPLAIN));
-        let what = match range {
-            Some(Ok((low, _))) if next < low => format!(
+        let edge = |which| {
+            let edges = edges(self.ahead.as_ref()?.consumer(), [partition], which, EXPLAIN);
+            edges.ok()?.into_values().next()
+        };
+        let what = match edge(Offset::Beginning).zip(edge(Offset::End)) {
+            Some((low, _)) if next < low => format!(
                 "the rows from offset {next} to {} were deleted before they were read (the partition now begins at {low}); keep rows for longer \
                  than the run may stand still",
                 low - 1
             ),
-            Some(Ok((low, high))) => format!(
+            Some((low, high)) => format!(
                 "offset {next} does not exist, the partition has {low} to {high}; its topic was made again, or has lost rows that were read"
             ),
-            Some(Err(_)) | None => format!("offset {next} does not exist any more"),
+            None => format!("offset {next} does not exist any more"),
         };
         Error::config(format!("partition `{partition}`: {what}; to begin elsewhere start over with `--fresh`"))
     }
@@ -296,8 +300,8 @@ impl Reader {
                 // There are many; the next poll asks on.
                 return Ok(());
             }
-            let Partition { topic, number } = &part.assigned.partition;
-            let Ok((_, high)) = ahead.consumer().fetch_watermarks(topic, *number, PROBE) else {
+            let answer = edges(ahead.consumer(), [&part.assigned.partition], Offset::End, PROBE);
+            let Some(high) = answer.ok().and_then(|edges| edges.into_values().next()) else {
                 silent = Some(at);
                 break;
             };

@@ -155,8 +155,7 @@ impl InlineSource for KafkaSource {
             if let Some(why) = compared.why.filter(|_| !self.config.ends) {
                 return Err(Error::external(why));
             }
-            let ranges = compared.new.into_iter().map(|partition| explorer.range(&partition).map(|range| (partition, range)));
-            let ranges = ranges.collect::<Result<BTreeMap<_, _>>>()?;
+            let ranges = explorer.ranges(&compared.new)?;
             let begins = if is_first { explorer.begin(&self.config, &ranges)? } else { BTreeMap::new() };
             let mut added = Vec::with_capacity(ranges.len());
             // A source that ends has its partitions when it begins; what comes later is beyond its end.
