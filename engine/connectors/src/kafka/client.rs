@@ -258,7 +258,11 @@ impl ClientContext for Voice {
 
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::debug!(target: "kafka", %error, "{reason}");
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_string());
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        // That all brokers are down follows what is wrong with each, and says less.
+        if last.is_none() || error.rdkafka_error_code() != Some(RDKafkaErrorCode::AllBrokersDown) {
+            *last = Some(reason.to_string());
+        }
     }
 
     fn generate_oauth_token(&self, _: Option<&str>) -> std::result::Result<OAuthToken, Box<dyn std::error::Error>> {

@@ -1,7 +1,7 @@
 //! Every format, and schemas that nobody declared.
 
 use crate::support::{Reading, Record, World, range, record, rows};
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -91,7 +91,7 @@ fn stream(numbers: std::ops::Range<i64>) -> Record {
 fn kafka_a_message_of_many_rows_is_handed_over_in_parts_that_can_be_gone_on_with() {
     let world = World::real();
     let topic = world.topic("arrow", 1);
-    world.send(&topic, 0, &[stream(0..10), record("no stream"), stream(10..10), stream(10..13), stream(13..30)]);
+    world.send(&topic, 0, &[stream(0..10), record("no stream"), stream(10..13), stream(13..30)]);
     let source = world.source(&topic, json!({ "format": "arrow", "end": "latest" }));
     let found = source.discover(None).unwrap();
     let request = SourceRequest::all().with_ordinals(true);

@@ -14,3 +14,4 @@ mod mortal;
 mod places;
 mod support;
 mod topics;
+mod wire;

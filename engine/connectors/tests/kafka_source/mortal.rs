@@ -108,17 +108,18 @@ fn kafka_mortal_a_broker_that_stays_away_is_an_error_and_nothing_waits_for_it() 
     let mut broker = Mortal::start();
     let topic = broker.world.topic("gone", 1);
     broker.world.send(&topic, 0, &rows(0..10));
-    let mut reading = Reading::all(broker.world.source(&topic, json!({ "brokerTimeout": "4s" })).as_ref());
+    let source = broker.world.source(&topic, json!({ "brokerTimeout": "4s" }));
+    let mut reading = Reading::all(source.as_ref());
     reading.until_all(SplitState::CaughtUp);
     let position = (reading.taken.keys().next().unwrap().clone(), reading.only().marks[0].1.clone());
     broker.kill();
     // A commit is under way that nobody will answer.
-    let _ = reading.reader.committed(&[position]);
+    reading.reader.committed(&[position]).unwrap();
     let error = reading.until_error();
     assert!(matches!(error.kind(), ErrorKind::External { .. }));
     assert!(error.to_string().contains("has been out of reach"), "{error}");
     let begun = now();
-    drop(reading);
+    drop((reading, source));
     assert!(begun.elapsed() < Duration::from_secs(10), "closing took {:?}", begun.elapsed());
 }
 

@@ -2,7 +2,7 @@
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
-use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -25,19 +25,19 @@ use tidegate_api::{
 use tidegate_connectors::ConnectorCtx;
 
 /// How long anything may take that a broker is asked for.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
-pub fn brokers() -> String {
+pub(crate) fn brokers() -> String {
     std::env::var("TIDEGATE_TEST_KAFKA").expect("set TIDEGATE_TEST_KAFKA=HOST:PORT to the broker that these tests may use")
 }
 
 #[allow(clippy::disallowed_methods, reason = "a test has a deadline")]
-pub fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
 /// Repeats until it is so, or fails.
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = now() + PATIENCE;
     while !is_so() {
         assert!(now() < end, "{what} did not happen");
@@ -66,30 +66,30 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
 
 /// A cluster to prepare topics in.
 #[derive(Clone)]
-pub struct World {
-    pub brokers: String,
+pub(crate) struct World {
+    pub(crate) brokers: String,
 }
 
 /// A message to write.
 #[derive(Clone, Default)]
-pub struct Record {
-    pub key: Option<Vec<u8>>,
-    pub payload: Option<Vec<u8>>,
-    pub headers: Vec<(&'static str, Option<&'static [u8]>)>,
-    pub timestamp: Option<i64>,
+pub(crate) struct Record {
+    pub(crate) key: Option<Vec<u8>>,
+    pub(crate) payload: Option<Vec<u8>>,
+    pub(crate) headers: Vec<(&'static str, Option<&'static [u8]>)>,
+    pub(crate) timestamp: Option<i64>,
 }
 
-pub fn record(payload: impl Into<Vec<u8>>) -> Record {
+pub(crate) fn record(payload: impl Into<Vec<u8>>) -> Record {
     Record { payload: Some(payload.into()), ..Record::default() }
 }
 
 /// Rows of `n`.
-pub fn rows(numbers: std::ops::Range<i64>) -> Vec<Record> {
+pub(crate) fn rows(numbers: std::ops::Range<i64>) -> Vec<Record> {
     numbers.map(|n| record(format!("{{\"n\":{n}}}"))).collect()
 }
 
 impl World {
-    pub fn real() -> Self {
+    pub(crate) fn real() -> Self {
         World { brokers: brokers() }
     }
 
@@ -104,7 +104,7 @@ impl World {
     }
 
     /// A name that no other test has.
-    pub fn name(&self, what: &str) -> String {
+    pub(crate) fn name(&self, what: &str) -> String {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         #[allow(clippy::disallowed_methods, reason = "names of tests differ from run to run")]
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
@@ -112,13 +112,13 @@ impl World {
     }
 
     /// A topic of its own.
-    pub fn topic(&self, what: &str, partitions: i32) -> String {
+    pub(crate) fn topic(&self, what: &str, partitions: i32) -> String {
         let name = self.name(what);
         self.create(&name, partitions, &[]);
         name
     }
 
-    pub fn create(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) {
+    pub(crate) fn create(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) {
         let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
         for (key, value) in settings {
             topic = topic.set(key, value);
@@ -133,14 +133,14 @@ impl World {
         });
     }
 
-    pub fn delete(&self, name: &str) {
+    pub(crate) fn delete(&self, name: &str) {
         let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
         wait(self.admin().delete_topics(&[name], &options)).unwrap().pop().unwrap().unwrap();
         let probe: BaseConsumer = self.config().create().unwrap();
         until("a topic being deleted", || probe.fetch_metadata(Some(name), PATIENCE).unwrap().topics()[0].error().is_some());
     }
 
-    pub fn grow(&self, name: &str, partitions: usize) {
+    pub(crate) fn grow(&self, name: &str, partitions: usize) {
         let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
         wait(self.admin().create_partitions(&[NewPartitions::new(name, partitions)], &options)).unwrap().pop().unwrap().unwrap();
         let probe: BaseConsumer = self.config().create().unwrap();
@@ -148,26 +148,21 @@ impl World {
     }
 
     /// Deletes what stands before an offset, as retention does.
-    pub fn forget(&self, topic: &str, partition: i32, before: i64) {
+    pub(crate) fn forget(&self, topic: &str, partition: i32, before: i64) {
         let mut offsets = TopicPartitionList::new();
         offsets.add_partition_offset(topic, partition, Offset::Offset(before)).unwrap();
         wait(self.admin().delete_records(&offsets, &AdminOptions::new().operation_timeout(Some(PATIENCE)))).unwrap();
     }
 
-    pub fn configure(&self, topic: &str, key: &str, value: &str) {
-        let change = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(key, value);
-        wait(self.admin().alter_configs(&[change], &AdminOptions::new())).unwrap().pop().unwrap().unwrap();
-    }
-
     /// Writes to one partition.
-    pub fn send(&self, topic: &str, partition: i32, records: &[Record]) {
+    pub(crate) fn send(&self, topic: &str, partition: i32, records: &[Record]) {
         let producer: BaseProducer = self.config().create().unwrap();
         put(&producer, topic, partition, records);
         producer.flush(PATIENCE).unwrap();
     }
 
     /// Writes in a transaction, which is committed or aborted.
-    pub fn transact(&self, topic: &str, partition: i32, records: &[Record], is_committed: bool) {
+    pub(crate) fn transact(&self, topic: &str, partition: i32, records: &[Record], is_committed: bool) {
         let open = self.begin(topic, partition, records);
         if is_committed {
             open.commit_transaction(PATIENCE).unwrap();
@@ -177,7 +172,7 @@ impl World {
     }
 
     /// Begins a transaction and leaves it open.
-    pub fn begin(&self, topic: &str, partition: i32, records: &[Record]) -> BaseProducer {
+    pub(crate) fn begin(&self, topic: &str, partition: i32, records: &[Record]) -> BaseProducer {
         let mut config = self.config();
         config.set("transactional.id", self.name("tx")).set("compression.type", "lz4");
         let producer: BaseProducer = config.create().unwrap();
@@ -189,7 +184,7 @@ impl World {
     }
 
     /// The first offset of a partition, and the one behind all, transactions that are open included.
-    pub fn range(&self, topic: &str, partition: i32) -> (i64, i64) {
+    pub(crate) fn range(&self, topic: &str, partition: i32) -> (i64, i64) {
         let mut config = self.config();
         config.set("isolation.level", "read_uncommitted");
         let probe: BaseConsumer = config.create().unwrap();
@@ -197,7 +192,7 @@ impl World {
     }
 
     /// What a group has committed.
-    pub fn committed(&self, group: &str, topic: &str, partition: i32) -> Option<i64> {
+    pub(crate) fn committed(&self, group: &str, topic: &str, partition: i32) -> Option<i64> {
         let mut config = self.config();
         config.set("group.id", group);
         let probe: BaseConsumer = config.create().unwrap();
@@ -210,14 +205,14 @@ impl World {
     }
 
     /// A source of a topic with the column `n`.
-    pub fn source(&self, topic: &str, options: Value) -> Arc<dyn InlineSource> {
+    pub(crate) fn source(&self, topic: &str, options: Value) -> Arc<dyn InlineSource> {
         let mut all = json!({ "topic": topic, "schema": [{ "name": "n", "type": "int64" }] });
         all.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
         self.bare_source(all)
     }
 
     /// A source of just these options; null takes one out.
-    pub fn bare_source(&self, mut options: Value) -> Arc<dyn InlineSource> {
+    pub(crate) fn bare_source(&self, mut options: Value) -> Arc<dyn InlineSource> {
         let map = options.as_object_mut().unwrap();
         map.insert("brokers".into(), json!(self.brokers));
         map.retain(|_, value| !value.is_null());
@@ -250,70 +245,70 @@ fn put(producer: &BaseProducer, topic: &str, partition: i32, records: &[Record])
             match producer.send(message) {
                 Ok(()) => break,
                 // The queue is full for now.
-                Err((_, _)) => drop(producer.poll(Duration::from_millis(10))),
+                Err((_, _)) => producer.poll(Duration::from_millis(10)),
             }
         }
     }
 }
 
-pub fn identity() -> RunIdentity {
+pub(crate) fn identity() -> RunIdentity {
     RunIdentity::new("test", RunId::new("run"), Generation(1), "in")
 }
 
 /// A source being read by one task, as the engine does it.
-pub struct Reading {
-    pub reader: Box<dyn SourceReader>,
-    pub taken: BTreeMap<SplitId, Taken>,
-    pub request: PollRequest,
+pub(crate) struct Reading {
+    pub(crate) reader: Box<dyn SourceReader>,
+    pub(crate) taken: BTreeMap<SplitId, Taken>,
+    pub(crate) request: PollRequest,
 }
 
 /// What came of one split.
 #[derive(Default)]
-pub struct Taken {
-    pub batches: Vec<RecordBatch>,
-    pub bad: Vec<BadRow>,
-    pub ordinals: Vec<u64>,
-    pub filtered: u64,
+pub(crate) struct Taken {
+    pub(crate) batches: Vec<RecordBatch>,
+    pub(crate) bad: Vec<BadRow>,
+    pub(crate) ordinals: Vec<u64>,
+    pub(crate) filtered: u64,
     /// After every chunk, how many rows there were, and the position.
-    pub marks: Vec<(usize, Position)>,
-    pub state: Option<SplitState>,
+    pub(crate) marks: Vec<(usize, Position)>,
+    pub(crate) state: Option<SplitState>,
     rows: usize,
 }
 
 impl Taken {
-    pub fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
-    pub fn position(&self) -> String {
+    pub(crate) fn position(&self) -> String {
         self.marks.last().map(|(_, position)| position.to_string()).unwrap_or_default()
     }
 
     /// The values of the first column.
-    pub fn numbers(&self) -> Vec<i64> {
+    pub(crate) fn numbers(&self) -> Vec<i64> {
         self.batches.iter().flat_map(|batch| batch.column(0).as_primitive::<Int64Type>().values().to_vec()).collect()
     }
 }
 
 impl Reading {
-    pub fn open(source: &dyn InlineSource, request: SourceRequest, splits: Vec<Split>) -> Result<Self> {
+    pub(crate) fn open(source: &dyn InlineSource, request: SourceRequest, splits: Vec<Split>) -> Result<Self> {
         let taken = splits.iter().map(|split| (split.id.clone(), Taken::default())).collect();
         let reader = source.open(SourceCtx::new(identity()).with_request(request).with_start(splits))?;
         Ok(Reading { reader, taken, request: PollRequest { max_rows: 8192, max_bytes: 2 << 20, wait: Duration::from_millis(10) } })
     }
 
     /// Discovers and opens all there is.
-    pub fn all(source: &dyn InlineSource) -> Self {
+    pub(crate) fn all(source: &dyn InlineSource) -> Self {
         let found = source.discover(None).unwrap();
         Reading::open(source, SourceRequest::all(), found.added).unwrap()
     }
 
-    pub fn assign(&mut self, splits: Vec<Split>) {
+    pub(crate) fn assign(&mut self, splits: Vec<Split>) {
         self.taken.extend(splits.iter().map(|split| (split.id.clone(), Taken::default())));
         self.reader.assign(splits).unwrap();
     }
 
-    pub fn poll(&mut self) -> Result<()> {
+    pub(crate) fn poll(&mut self) -> Result<()> {
         let polled = self.reader.poll(self.request)?;
         let rows: usize = polled.chunks.iter().map(|chunk| chunk.rows.num_rows()).sum();
         assert!(rows <= self.request.max_rows, "{rows} rows of at most {}", self.request.max_rows);
@@ -341,7 +336,7 @@ impl Reading {
     }
 
     /// Polls until it is so.
-    pub fn until(&mut self, what: &str, is_so: impl Fn(&BTreeMap<SplitId, Taken>) -> bool) -> &mut Self {
+    pub(crate) fn until(&mut self, what: &str, is_so: impl Fn(&BTreeMap<SplitId, Taken>) -> bool) -> &mut Self {
         let end = now() + PATIENCE;
         while !is_so(&self.taken) {
             assert!(now() < end, "{what} did not happen; {:?}", self.summary());
@@ -351,12 +346,12 @@ impl Reading {
     }
 
     /// Polls until all splits are in this state.
-    pub fn until_all(&mut self, state: SplitState) -> &mut Self {
+    pub(crate) fn until_all(&mut self, state: SplitState) -> &mut Self {
         self.until(&format!("all splits {state:?}"), |taken| taken.values().all(|taken| taken.state == Some(state)))
     }
 
     /// Polls until that fails.
-    pub fn until_error(&mut self) -> Error {
+    pub(crate) fn until_error(&mut self) -> Error {
         let end = now() + PATIENCE * 2;
         loop {
             if let Err(error) = self.poll() {
@@ -371,18 +366,18 @@ impl Reading {
     }
 
     /// The only split.
-    pub fn only(&self) -> &Taken {
+    pub(crate) fn only(&self) -> &Taken {
         assert_eq!(self.taken.len(), 1);
         self.taken.values().next().unwrap()
     }
 
-    pub fn numbers(&self) -> Vec<i64> {
+    pub(crate) fn numbers(&self) -> Vec<i64> {
         let mut all: Vec<i64> = self.taken.values().flat_map(Taken::numbers).collect();
         all.sort_unstable();
         all
     }
 }
 
-pub fn range(numbers: std::ops::Range<i64>) -> Vec<i64> {
+pub(crate) fn range(numbers: std::ops::Range<i64>) -> Vec<i64> {
     numbers.collect()
 }
