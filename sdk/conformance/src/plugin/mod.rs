@@ -2,6 +2,7 @@
 
 mod any;
 mod command;
+mod group;
 mod service;
 mod sinks;
 mod step;
@@ -22,6 +23,7 @@ use tidegate_api::{ChangeMode, Error, Guarantee, Result, ResultExt, SinkInput, S
 use tidegate_host::{Plugin, PluginHost, PluginSpec, World};
 
 pub use command::Command;
+pub use group::end_all;
 pub use step::{StepAbout, judge_step};
 pub use table::Conformance;
 
