@@ -17,6 +17,7 @@ pub mod kafka;
 pub mod nexmark;
 pub mod page;
 mod registry;
+pub mod stdin;
 pub mod stdout;
 
 pub use registry::{Build, CONNECTORS, ConnectorCtx, ConnectorDef, OptionDef, SinkDef, SourceDef, sink, source};

@@ -1,7 +1,8 @@
 //! The list of connectors, and how one is made by name.
 
+use crate::stdin::StdinInput;
 use crate::stdout::StdoutTarget;
-use crate::{blackhole, files, nexmark, stdout};
+use crate::{blackhole, files, nexmark, stdin, stdout};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,18 +20,27 @@ pub struct ConnectorCtx {
     pub dataset: String,
     /// Where the `stdout` sink writes; the process's standard output unless a host puts something else here.
     pub stdout: StdoutTarget,
+    /// What the `stdin` source reads; the process's standard input unless a host puts something else here.
+    pub stdin: StdinInput,
 }
 
 impl ConnectorCtx {
     /// The context of one dataset.
     pub fn new(base_dir: impl Into<PathBuf>, dataset: impl Into<String>) -> Self {
-        ConnectorCtx { base_dir: base_dir.into(), dataset: dataset.into(), stdout: StdoutTarget::process() }
+        ConnectorCtx { base_dir: base_dir.into(), dataset: dataset.into(), stdout: StdoutTarget::process(), stdin: StdinInput::process() }
     }
 
     /// Sends what `stdout` sinks write somewhere else.
     #[must_use]
     pub fn with_stdout(mut self, stdout: StdoutTarget) -> Self {
         self.stdout = stdout;
+        self
+    }
+
+    /// Reads what `stdin` sources read from somewhere else. Sources that are made one after the other must be given the same.
+    #[must_use]
+    pub fn with_stdin(mut self, stdin: StdinInput) -> Self {
+        self.stdin = stdin;
         self
     }
 }
@@ -82,7 +92,8 @@ pub struct ConnectorDef {
 }
 
 /// Every native connector.
-pub const CONNECTORS: &[&ConnectorDef] = &[&files::CONNECTOR, &stdout::CONNECTOR, &blackhole::CONNECTOR, &nexmark::CONNECTOR];
+pub const CONNECTORS: &[&ConnectorDef] =
+    &[&files::CONNECTOR, &stdin::CONNECTOR, &stdout::CONNECTOR, &blackhole::CONNECTOR, &nexmark::CONNECTOR];
 
 /// Makes the source `connector` from its options.
 ///

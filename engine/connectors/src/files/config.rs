@@ -207,16 +207,7 @@ impl FilesSourceConfig {
                 None
             }
         });
-        let delimiter = options.string("delimiter");
-        if delimiter.as_ref().is_some_and(|text| !matches!(text.as_bytes(), [byte] if !b"\"\r\n".contains(byte))) {
-            options.problem("delimiter", "expected one ASCII character that is no quote and no line end");
-        }
-        let default = CsvFormat::default();
-        let csv = CsvFormat {
-            delimiter: delimiter.as_deref().and_then(|text| text.bytes().next()).unwrap_or(default.delimiter),
-            header: options.boolean("header").unwrap_or(default.header),
-            null_values: options.strings("nullValues").unwrap_or(default.null_values),
-        };
+        let csv = CsvFormat::read(&mut options);
         let infer_sample = options.unsigned("inferSample").map_or(1000, |sample| usize::try_from(sample).unwrap_or(usize::MAX));
         let order = options.choice("order", &[("name", Order::Name), ("modified", Order::Modified)]).unwrap_or(Order::Name);
         refuse(&mut options, "watch");

@@ -20,8 +20,12 @@ use tidegate_api::{Error, ErrorKind, Retry};
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The options of [`Cluster`].
-pub(super) const BROKERS: OptionDef =
-    OptionDef { name: "brokers", kind: "text or list of text", default: "", doc: "`host:port` of one or more brokers; the others are found" };
+pub(super) const BROKERS: OptionDef = OptionDef {
+    name: "brokers",
+    kind: "text or list of text",
+    default: "",
+    doc: "`host:port` of one or more brokers; the others are found",
+};
 pub(super) const PROPERTIES: OptionDef = OptionDef {
     name: "properties",
     kind: "table",
@@ -151,7 +155,8 @@ impl Cluster {
             }
         }
         let problems = problems.into_iter();
-        options.problems(problems.map(|(key, message)| tidegate_api::config::Problem::new(vec!["properties".into(), key.clone()], message)));
+        options
+            .problems(problems.map(|(key, message)| tidegate_api::config::Problem::new(vec!["properties".into(), key.clone()], message)));
         if cluster.wants_token() && cluster.token_file.is_none() {
             options.problem("properties", "OAUTHBEARER wants a token: say `oauthTokenFile = \"PATH\"`");
         }
@@ -164,7 +169,9 @@ impl Cluster {
     }
 
     fn wants_token(&self) -> bool {
-        ["sasl.mechanism", "sasl.mechanisms"].iter().any(|key| self.properties.get(*key).is_some_and(|mechanism| mechanism == "OAUTHBEARER"))
+        ["sasl.mechanism", "sasl.mechanisms"]
+            .iter()
+            .any(|key| self.properties.get(*key).is_some_and(|mechanism| mechanism == "OAUTHBEARER"))
     }
 
     /// A value that was set, whatever the default is.
@@ -226,7 +233,9 @@ impl Voice {
     pub(super) fn failed(&self, what: impl fmt::Display, error: &KafkaError) -> Error {
         let failed = failed(what, error);
         match (self.last(), error.rdkafka_error_code()) {
-            (Some(last), Some(code)) if is_silence(code) => Error::new(failed.kind(), format!("{}; the client says: {last}", failed.message())),
+            (Some(last), Some(code)) if is_silence(code) => {
+                Error::new(failed.kind(), format!("{}; the client says: {last}", failed.message()))
+            }
             _ => failed,
         }
     }
@@ -271,8 +280,13 @@ fn token(text: &str) -> Result<OAuthToken, String> {
 
 /// Whether a code only says that nothing was heard.
 fn is_silence(code: RDKafkaErrorCode) -> bool {
-    use RDKafkaErrorCode::{AllBrokersDown, BrokerTransportFailure, MessageTimedOut, OperationTimedOut, RequestTimedOut, Resolve, TimedOutQueue};
-    matches!(code, AllBrokersDown | BrokerTransportFailure | MessageTimedOut | OperationTimedOut | RequestTimedOut | Resolve | TimedOutQueue)
+    use RDKafkaErrorCode::{
+        AllBrokersDown, BrokerTransportFailure, MessageTimedOut, OperationTimedOut, RequestTimedOut, Resolve, TimedOutQueue,
+    };
+    matches!(
+        code,
+        AllBrokersDown | BrokerTransportFailure | MessageTimedOut | OperationTimedOut | RequestTimedOut | Resolve | TimedOutQueue
+    )
 }
 
 /// What an error of the client means to the engine: what nobody will mend by trying again is `Config`, a producer that was replaced is
@@ -391,7 +405,7 @@ mod tests {
         let read = token("e30.eyJzdWIiOiJyZWFkZXIiLCJleHAiOjE3MDAwMDAwMDAuNX0.c2ln").unwrap();
         assert_eq!((read.principal_name.as_str(), read.lifetime_ms), ("reader", 1_700_000_000_500));
         for (text, why) in [("x", "three parts"), ("a.!.c", "base64url"), ("a.eA.c", "no JSON"), ("a.e30.c", "`exp`")] {
-            assert!(token(text).unwrap_err().contains(why), "{text}");
+            assert!(token(text).err().unwrap().contains(why), "{text}");
         }
     }
 
