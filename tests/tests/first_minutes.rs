@@ -211,3 +211,22 @@ steps = [{ op = "aggregate", groupBy = ["word"], aggs = [{ op = "count", alias =
     let peeked = feed(&["peek", "p.toml"], "{\"word\":\"a\"}\n");
     assert_eq!(rows(&peeked), [json!({ "word": "a" })], "{}", said(&peeked));
 }
+
+#[test]
+fn a_pipeline_is_begun_from_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    std::fs::write(folder.path().join("data/orders.jsonl"), "{\"id\": 1, \"price\": 2.5}\n{\"id\": 2, \"price\": 3.5}\n").unwrap();
+    let output = tidegate(folder.path(), &["new", "--from", "data/orders.jsonl"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(said(&output).contains("wrote orders.toml; next: tidegate run orders.toml --limit 10"), "{}", said(&output));
+    let run = tidegate(folder.path(), &["run", "orders.toml"]);
+    assert_eq!(rows(&run), [json!({ "id": 1, "price": 2.5 }), json!({ "id": 2, "price": 3.5 })], "{}", said(&run));
+    let again = tidegate(folder.path(), &["new", "--from", "data/orders.jsonl"]);
+    assert_eq!(again.status.code(), Some(78));
+    assert!(said(&again).contains("`orders.toml` is there already"), "{}", said(&again));
+    let missing = tidegate(folder.path(), &["new", "--from", "data/nothing.csv"]);
+    assert!(missing.status.code() == Some(69) && said(&missing).contains("nothing.csv"), "{}", said(&missing));
+    assert!(!folder.path().join("nothing.toml").exists());
+    assert_eq!(tidegate(folder.path(), &["new", "--from", "http://x"]).status.code(), Some(64));
+}

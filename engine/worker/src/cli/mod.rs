@@ -7,6 +7,7 @@ mod chaos;
 mod drain;
 mod inspect;
 mod lists;
+mod new;
 mod peek;
 mod place;
 mod plan;
@@ -87,6 +88,14 @@ enum Verb {
     Validate {
         /// The pipeline file
         file: PathBuf,
+    },
+    /// Write a pipeline file that reads an input that is there, with its schema
+    New {
+        /// Files, by a path or pattern relative to the new file, or a topic as `kafka://HOST:PORT/TOPIC`
+        #[arg(long, value_name = "INPUT")]
+        from: String,
+        /// The new file; without it the input's name and `.toml`
+        file: Option<PathBuf>,
     },
     /// Show the first rows of an input, what cannot be read of them, and the schema to paste; the file may be unfinished
     Peek {
@@ -202,6 +211,7 @@ pub(crate) fn main() -> ExitCode {
             chaos::chaos(&file, &chaos::ChaosArgs { kills, seed, json: format == ReportFormat::Json, keep })
         }
         Verb::Validate { file } => plan::validate(&file),
+        Verb::New { from, file } => new::new(&from, file.as_deref()),
         Verb::Peek { file, dataset, rows, wait } => peek::peek(&file, dataset.as_deref(), rows, std::time::Duration::from_secs(wait)),
         Verb::Plan { file, format, explain } => plan::plan(&file, format, explain),
         Verb::Inspect { state, epoch, keys, verify, format } => {

@@ -72,7 +72,7 @@ fn show(file: &PipelineFile, name: &str, source: &dyn InlineSource, rows: u64, w
 }
 
 /// The schema as a pipeline file declares it.
-fn paste(schema: &Schema) -> String {
+pub(super) fn paste(schema: &Schema) -> String {
     let quoted = |text: &str| toml::Value::String(text.to_string()).to_string();
     let columns = schema.fields().iter().map(|field| {
         let required = if field.is_nullable() { "" } else { ", nullable = false" };
