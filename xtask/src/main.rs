@@ -75,14 +75,14 @@ enum Task {
         #[arg(long)]
         simple: bool,
     },
-    /// Start or stop a server that tests run against
+    /// Start or stop the servers that tests run against
     Services {
         /// What to do
         #[arg(value_enum)]
         order: services::Order,
-        /// Which server
+        /// Which server; all of them without it
         #[arg(value_enum)]
-        service: services::Service,
+        service: Option<services::Service>,
     },
 }
 

@@ -11,7 +11,6 @@ use super::{Decoded, Decoder, MAX_RECORD, Wanted, byte_order_mark, unsupported};
 use arrow::datatypes::DataType;
 use std::ops::Range;
 use std::sync::Arc;
-use tidegate_api::config::Options;
 use tidegate_api::nearest::hint;
 use tidegate_api::{Error, Result};
 
@@ -31,22 +30,6 @@ pub struct CsvFormat {
 impl Default for CsvFormat {
     fn default() -> Self {
         CsvFormat { delimiter: b',', header: true, null_values: vec![String::new()] }
-    }
-}
-
-impl CsvFormat {
-    /// Reads `delimiter`, `header` and `nullValues`. Mistakes are left with `options`.
-    pub(crate) fn read(options: &mut Options<'_>) -> Self {
-        let delimiter = options.string("delimiter");
-        if delimiter.as_ref().is_some_and(|text| !matches!(text.as_bytes(), [byte] if !b"\"\r\n".contains(byte))) {
-            options.problem("delimiter", "expected one ASCII character that is no quote and no line end");
-        }
-        let default = CsvFormat::default();
-        CsvFormat {
-            delimiter: delimiter.as_deref().and_then(|text| text.bytes().next()).unwrap_or(default.delimiter),
-            header: options.boolean("header").unwrap_or(default.header),
-            null_values: options.strings("nullValues").unwrap_or(default.null_values),
-        }
     }
 }
 

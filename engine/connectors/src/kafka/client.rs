@@ -50,6 +50,7 @@ const DECIDED: &[(&str, &str)] = &[
     ("auto.offset.reset", "say `start`; an offset that is gone is an error"),
     ("isolation.level", "only committed records are read"),
     ("enable.partition.eof", "the connector needs it"),
+    ("statistics.interval.ms", "nobody reads them, and they would pile up while reading pauses"),
     ("partition.assignment.strategy", "partitions are assigned by the engine"),
     ("transactional.id", "it is made of the pipeline, the dataset and the task"),
     ("enable.idempotence", "a sink never runs without"),
@@ -279,7 +280,7 @@ fn token(text: &str) -> Result<OAuthToken, String> {
 }
 
 /// Whether a code only says that nothing was heard.
-fn is_silence(code: RDKafkaErrorCode) -> bool {
+pub(super) fn is_silence(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode::{
         AllBrokersDown, BrokerTransportFailure, MessageTimedOut, OperationTimedOut, RequestTimedOut, Resolve, TimedOutQueue,
     };

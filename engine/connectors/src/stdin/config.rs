@@ -3,10 +3,10 @@
 use crate::decode::csv::CsvFormat;
 use crate::decode::raw;
 use crate::registry::OptionDef;
+use crate::shape;
 use arrow::datatypes::SchemaRef;
 use serde_json::{Map, Value};
 use tidegate_api::config::{Options, Problem};
-use tidegate_api::types;
 
 pub(super) const OPTIONS: &[OptionDef] = &[
     OptionDef { name: "format", kind: "json | csv | raw", default: "json", doc: "what a line is" },
@@ -48,26 +48,18 @@ impl StdinConfig {
         let format =
             options.choice("format", &[("json", Format::Json), ("jsonl", Format::Json), ("csv", Format::Csv), ("raw", Format::Raw)]);
         let format = format.unwrap_or(Format::Json);
-        let schema = match (options.value("schema").map(types::schema_of), format) {
-            (Some(Ok(schema)), _) if schema.fields().is_empty() => {
-                options.problem("schema", "expected at least one column");
-                schema
-            }
-            (Some(Ok(schema)), _) => schema,
-            (Some(Err(problems)), _) => {
-                options.problems(problems.into_iter().map(|problem| problem.under(["schema"])));
-                raw::schema()
-            }
+        let schema = match (shape::schema(&mut options), format) {
+            (Some(schema), _) => schema,
             (None, Format::Raw) => raw::schema(),
             (None, Format::Json | Format::Csv) => {
-                options.problem(
-                    "schema",
-                    "`schema` is missing: what has not come yet cannot be guessed; for whole lines say `format = \"raw\"`",
-                );
+                if !options.has("schema") {
+                    let message = "`schema` is missing: what has not come yet cannot be guessed; for whole lines say `format = \"raw\"`";
+                    options.problem("schema", message);
+                }
                 raw::schema()
             }
         };
-        let csv = CsvFormat::read(&mut options);
+        let csv = CsvFormat { header: options.boolean("header").unwrap_or(CsvFormat::default().header), ..shape::csv(&mut options) };
         let problems = options.finish();
         if problems.is_empty() { Ok(StdinConfig { format, schema, csv }) } else { Err(problems) }
     }

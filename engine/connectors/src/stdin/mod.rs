@@ -17,4 +17,5 @@ pub const CONNECTOR: ConnectorDef = ConnectorDef {
           so an output behind it is at most once. One dataset of a pipeline reads it.",
     source: Some(SourceDef { options: config::OPTIONS, build: source::build }),
     sink: None,
+    secrets: &[],
 };

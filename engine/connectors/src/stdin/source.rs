@@ -5,12 +5,12 @@ use super::input::{State, StdinInput};
 use crate::decode::csv::CsvDecoder;
 use crate::decode::json::JsonDecoder;
 use crate::decode::raw::RawDecoder;
-use crate::decode::{Decoder, MAX_RECORD, Wanted};
+use crate::decode::{Decoder, MAX_RECORD};
 use crate::registry::ConnectorCtx;
+use crate::shape;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_api::bad::RESCUED;
 use tidegate_api::config::Problem;
 use tidegate_api::{
     BadReason, BadRow, Chunk, Clock, Discovered, Error, InlineSource, Ordinals, PollRequest, Polled, Position, Result, SourceCtx,
@@ -44,17 +44,6 @@ impl StdinSource {
     pub fn new(config: StdinConfig, input: StdinInput, dataset: &str) -> Self {
         StdinSource { config, input, dataset: dataset.to_string() }
     }
-
-    fn wanted(&self, request: &SourceRequest) -> Result<Wanted> {
-        let schema = Arc::clone(&self.config.schema);
-        if !request.rescue {
-            return Ok(Wanted::some(schema, |column| request.wants(column)));
-        }
-        if schema.index_of(RESCUED).is_ok() {
-            return Err(Error::config(format!("the schema has a column `{RESCUED}`, which `onBadData = \"rescue\"` makes itself")));
-        }
-        Ok(Wanted::some(schema, |column| request.wants(column)).rescuing(request.wants(RESCUED)))
-    }
 }
 
 fn name(split: u64) -> SplitId {
@@ -64,7 +53,8 @@ fn name(split: u64) -> SplitId {
 impl InlineSource for StdinSource {
     fn plan(&self, request: &SourceRequest) -> Result<SourcePlan> {
         self.input.claim(&self.dataset)?;
-        Ok(SourcePlan::new(self.wanted(request)?.schema).with_replayable(false).with_max_parallelism(1))
+        let schema = shape::wanted(request, Arc::clone(&self.config.schema))?.schema;
+        Ok(SourcePlan::new(schema).with_replayable(false).with_max_parallelism(1))
     }
 
     fn discover(&self, cursor: Option<&[u8]>) -> Result<Discovered> {
@@ -86,7 +76,7 @@ impl InlineSource for StdinSource {
     }
 
     fn open(&self, ctx: SourceCtx) -> Result<Box<dyn SourceReader>> {
-        let wanted = self.wanted(&ctx.request)?;
+        let wanted = shape::wanted(&ctx.request, Arc::clone(&self.config.schema))?;
         let mut decoder: Box<dyn Decoder> = match self.config.format {
             Format::Json => Box::new(JsonDecoder::new(wanted)?),
             Format::Csv => Box::new(CsvDecoder::new(self.config.csv.clone(), wanted)?),

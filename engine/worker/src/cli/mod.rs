@@ -7,6 +7,7 @@ mod chaos;
 mod drain;
 mod inspect;
 mod lists;
+mod logs;
 mod new;
 mod peek;
 mod place;
@@ -200,7 +201,7 @@ pub(crate) fn main() -> ExitCode {
         }
     };
     let filter = EnvFilter::try_from_env("TIDEGATE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(logs::stderr).with_ansi(std::io::stderr().is_terminal());
     logs.compact().init();
     let code = match args.verb {
         Verb::Run { file, limit, fresh, takeover, from, drop_state, pause_at, freeze_at, trial } => {
@@ -229,8 +230,9 @@ pub(crate) fn main() -> ExitCode {
 /// Reads a pipeline file as every verb does.
 fn read(path: &Path) -> Result<Arc<PipelineFile>, Vec<Mistake>> {
     let variable = Arc::new(|name: &str| std::env::var(name).ok());
-    let file = if path == Path::new(STDIN) { PipelineFile::from_stdin(variable) } else { PipelineFile::read(path, variable) };
-    file.map(Arc::new)
+    let file = if path == Path::new(STDIN) { PipelineFile::from_stdin(variable) } else { PipelineFile::read(path, variable) }?;
+    logs::mask_with(file.mask());
+    Ok(Arc::new(file))
 }
 
 /// Prints mistakes, and gives the exit code for them.

@@ -2,7 +2,7 @@
 
 use super::limited::Limited;
 use super::paced::Paced;
-use super::{Mistake, PipelineFile};
+use super::{Mistake, PipelineFile, secrets};
 use crate::compute::Plugins;
 use crate::control::{Binding, BuildSignal, ControlPlane, HostSettings, Topology};
 use crate::options::{self, DATASET_KEYS};
@@ -24,8 +24,27 @@ use tidegate_runtime::RebuildSink;
 use tidegate_runtime::graph::NodeKind;
 
 /// The keys of sources that decide which columns there are.
-const SHAPING: [&str; 10] =
-    ["connector", "path", "format", "compression", "header", "delimiter", "nullValues", "descriptor", "message", "plugin"];
+const SHAPING: [&str; 19] = [
+    "connector",
+    "path",
+    "format",
+    "compression",
+    "header",
+    "delimiter",
+    "nullValues",
+    "descriptor",
+    "message",
+    "plugin",
+    "brokers",
+    "properties",
+    "topic",
+    "topics",
+    "pattern",
+    "avroSchema",
+    "framing",
+    "tombstones",
+    "meta",
+];
 
 /// What is told about every record of a run.
 pub type OnRecord = Box<dyn Fn(&Value) + Send + Sync>;
@@ -54,6 +73,7 @@ impl FileHost {
         settings.loaded_plugins = plugins.clone();
         let builder = Builder {
             base_dir: file.base_dir.clone(),
+            pipeline: file.name().to_string(),
             plugins,
             stdout: StdoutTarget::process(),
             stdin: stdin_of(&file),
@@ -176,6 +196,23 @@ impl FileHost {
     }
 
     fn bind(&self, name: &str, dataset: &Map<String, Value>) -> Result<Binding, Vec<Problem>> {
+        let exposed = self.exposed(name, dataset);
+        match self.bind_halves(name, dataset) {
+            Ok(binding) if exposed.is_empty() => Ok(binding),
+            Ok(_) => Err(exposed),
+            Err(problems) => Err(exposed.into_iter().chain(problems).collect()),
+        }
+    }
+
+    /// The secrets of a dataset that the file shows.
+    fn exposed(&self, name: &str, dataset: &Map<String, Value>) -> Vec<Problem> {
+        let (Ok(chosen), Some(Value::Object(written))) = (Builder::choose(name, dataset), self.file.as_written(name)) else {
+            return Vec::new();
+        };
+        secrets::literal(&written, tidegate_connectors::secrets(chosen.connector))
+    }
+
+    fn bind_halves(&self, name: &str, dataset: &Map<String, Value>) -> Result<Binding, Vec<Problem>> {
         let options = dataset_keys(dataset);
         let written = self.roles.is_written(name);
         if !dataset.contains_key("sink") && !dataset.contains_key("connector") && written && self.roles.read.contains(name) {
@@ -233,6 +270,7 @@ impl Roles {
 #[derive(Clone)]
 struct Builder {
     base_dir: PathBuf,
+    pipeline: String,
     /// None if `[plugins]` is mistaken; planning says so.
     plugins: Option<Plugins>,
     stdout: StdoutTarget,
@@ -293,6 +331,7 @@ impl Builder {
 
     fn cx(&self, name: &str) -> ConnectorCtx {
         ConnectorCtx::new(&self.base_dir, name)
+            .with_pipeline(&self.pipeline)
             .with_stdout(self.trial.stdout.get(name).unwrap_or(&self.stdout).clone())
             .with_stdin(self.stdin.clone())
     }
@@ -403,7 +442,13 @@ impl ControlPlane for FileHost {
         if self.stop.load(Ordering::Relaxed) { BuildSignal::Stop } else { BuildSignal::Continue }
     }
 
-    async fn put_record(&self, _: &str, record: Value) -> Result<()> {
+    async fn put_record(&self, _: &str, mut record: Value) -> Result<()> {
+        // What went wrong is told in the words of brokers and servers, which repeat what they were given.
+        for words in ["error", "warning"] {
+            if let Some(words) = record.get_mut(words) {
+                self.file.mask().apply_to(words);
+            }
+        }
         (self.on_record)(&record);
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = record;
         Ok(())

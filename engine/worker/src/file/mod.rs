@@ -11,6 +11,7 @@ mod paced;
 mod peek;
 pub mod redirect;
 mod sampled;
+mod secrets;
 mod state;
 mod written;
 
@@ -123,9 +124,9 @@ impl PipelineFile {
         let document = Document::parse(text)
             .map_err(|(line, message)| vec![Mistake { line, column: 0, problem: Problem::whole(message), file: file.to_string() }])?;
         let mut root = Value::Object(document.root.clone());
-        let (mut problems, mut mask) = (Vec::new(), Mask::default());
+        let (mut problems, mask) = (Vec::new(), Mask::default());
         let scope = interpolate::Scope { variable: variable.as_ref(), base_dir: &base_dir };
-        interpolate::interpolate(&mut root, &scope, &mut Vec::new(), &mut problems, &mut mask);
+        interpolate::interpolate(&mut root, &scope, &mut Vec::new(), &mut problems, &mask);
         let root = root.as_object().cloned().unwrap_or_default();
 
         let mut options = Options::new(&root);
@@ -134,7 +135,7 @@ impl PipelineFile {
             options.problem("name", message);
         }
         let mut settings = options.table("settings").cloned().unwrap_or_default();
-        state::complete(&mut settings, variable.as_ref(), &mut mask);
+        state::complete(&mut settings, variable.as_ref(), &mask);
         let plugins = options.table("plugins").cloned().unwrap_or_default();
         let datasets = read_datasets(&mut options);
         let stages_key = if options.has(TRANSFORMS) && !options.has("stages") { TRANSFORMS } else { "stages" };
@@ -192,7 +193,8 @@ impl PipelineFile {
     fn resolved(&self, written: &Value) -> tidegate_api::Result<Value> {
         let (mut value, mut problems) = (written.clone(), Vec::new());
         let scope = interpolate::Scope { variable: self.variable.as_ref(), base_dir: &self.base_dir };
-        interpolate::interpolate(&mut value, &scope, &mut Vec::new(), &mut problems, &mut Mask::default());
+        // A manifest may name another variable than the file does now; what that holds is a secret like the others.
+        interpolate::interpolate(&mut value, &scope, &mut Vec::new(), &mut problems, &self.mask);
         if problems.is_empty() { Ok(value) } else { Err(problems.into()) }
     }
 
