@@ -1,4 +1,5 @@
-//! The `kafka` connector: partitions of topics as splits, read without a consumer group's say. `docs/design/0005-kafka.md` tells how.
+//! The `kafka` connector: partitions of topics as splits, read without a consumer group's say (`docs/design/0005-kafka.md`), and records
+//! that become visible once with their epoch (`docs/design/0006-kafka-sink.md`).
 
 mod ahead;
 mod client;
@@ -9,11 +10,12 @@ mod place;
 mod reader;
 mod run;
 mod sample;
+mod sink;
 mod source;
 mod source_config;
 mod source_options;
 
-use crate::registry::{ConnectorDef, Secrets, SourceDef};
+use crate::registry::{ConnectorDef, Secrets, SinkDef, SourceDef};
 
 pub use source::KafkaSource;
 
@@ -25,6 +27,6 @@ pub const CONNECTOR: ConnectorDef = ConnectorDef {
           committed to the consumer group follow them and decide nothing. An offset that is gone, a topic that is gone or was made \
           again, and a partition that is gone end the run with an error that says so ([more](#kafka-where-reading-begins-and-ends)).",
     source: Some(SourceDef { options: source_options::SOURCE_OPTIONS, build: source::build }),
-    sink: None,
+    sink: Some(SinkDef { options: sink::OPTIONS, guarantee: "exactly once, or at least once with `delivery`", build: sink::build }),
     secrets: &[Secrets { table: Some("properties"), keys: client::SECRET }],
 };
