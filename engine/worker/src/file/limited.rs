@@ -1,21 +1,25 @@
 //! A source that ends after so many rows, for a look at what a pipeline makes of its inputs.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tidegate_api::{
-    Discovered, InlineSource, PollRequest, Polled, Position, Result, SourceCtx, SourcePlan, SourceReader, SourceRequest, Split, SplitId,
-    SplitState,
+    Clock, Discovered, InlineSource, PollRequest, Polled, Position, Result, SourceCtx, SourcePlan, SourceReader, SourceRequest, Split,
+    SplitId, SplitState, SystemClock,
 };
 
 /// How long a task waits that may read no more while others hold what is left.
 const PAUSE: Duration = Duration::from_millis(5);
+/// How often it is looked whether all was read, where splits may still be found.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// See the module's documentation. All tasks share the rows; the outside is told of nothing that was read.
 pub(super) struct Limited {
     source: Arc<dyn InlineSource>,
     budget: Arc<Budget>,
+    /// When the source was asked for splits.
+    asked: Mutex<Option<Duration>>,
 }
 
 /// Rows that may still be read. What a poll may take is set aside before it, so that no two take the same.
@@ -28,7 +32,8 @@ struct Budget {
 
 impl Limited {
     pub(super) fn new(source: Arc<dyn InlineSource>, limit: u64) -> Self {
-        Limited { source, budget: Arc::new(Budget { limit, aside: AtomicU64::new(0), read: AtomicU64::new(0) }) }
+        let budget = Arc::new(Budget { limit, aside: AtomicU64::new(0), read: AtomicU64::new(0) });
+        Limited { source, budget, asked: Mutex::new(None) }
     }
 }
 
@@ -74,13 +79,23 @@ impl InlineSource for Limited {
     }
 
     fn discover(&self, cursor: Option<&[u8]>) -> Result<Discovered> {
-        let found = self.source.discover(cursor)?;
-        // What a first look does not find is not waited for, unless there is nothing yet to read from.
-        Ok(Discovered { complete: found.complete || self.budget.is_spent(), ..found })
+        let nothing = |complete| Discovered { cursor: cursor.map(<[u8]>::to_vec), complete, ..Discovered::default() };
+        if self.budget.is_spent() {
+            return Ok(nothing(true));
+        }
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = SystemClock.monotonic();
+        // Looked at more often than the source wants, so that the end is noticed soon; the source is asked as it wants.
+        let soon = asked.zip(self.source.discover_every()).is_some_and(|(asked, every)| now.saturating_sub(asked) < every);
+        if soon && cursor.is_some() {
+            return Ok(nothing(false));
+        }
+        *asked = Some(now);
+        self.source.discover(cursor)
     }
 
     fn discover_every(&self) -> Option<Duration> {
-        self.source.discover_every()
+        self.source.discover_every().map(|every| every.min(LOOK))
     }
 
     fn open(&self, mut ctx: SourceCtx) -> Result<Box<dyn SourceReader>> {
