@@ -93,7 +93,7 @@ impl PipelineFile {
     /// A file that cannot be read, or is no TOML. Mistakes of its form are kept in [`PipelineFile::problems`], so that they are
     /// reported together with those that planning finds.
     pub fn read(path: &Path, variable: Variables) -> Result<PipelineFile, Vec<Mistake>> {
-        let text = File::open(path).and_then(read_text).map_err(|error| {
+        let text = read_text(path).map_err(|error| {
             let place = std::env::current_dir().map(|dir| format!(" (looked in `{}`)", dir.display())).unwrap_or_default();
             let looked = if path.is_relative() { place } else { String::new() };
             let message = format!("cannot read the pipeline file: {error}{looked}");
@@ -109,7 +109,7 @@ impl PipelineFile {
     /// # Errors
     /// As [`PipelineFile::read`].
     pub fn from_stdin(variable: Variables) -> Result<PipelineFile, Vec<Mistake>> {
-        let text = read_text(std::io::stdin()).map_err(|error| {
+        let text = text_of(std::io::stdin()).map_err(|error| {
             let problem = Problem::whole(format!("cannot read the pipeline file from standard input: {error}"));
             vec![Mistake { line: 0, column: 0, problem, file: STDIN.to_string() }]
         })?;
@@ -216,8 +216,15 @@ impl PipelineFile {
     }
 }
 
-/// The text of a pipeline file. A device has no end, so there is a most.
-fn read_text(reader: impl Read) -> std::io::Result<String> {
+/// The text of a file that a person wrote.
+///
+/// # Errors
+/// If it cannot be read, is no text, or has more than 16 MiB: a device has no end, and a sparse file holds nothing.
+pub fn read_text(path: &Path) -> std::io::Result<String> {
+    File::open(path).and_then(text_of)
+}
+
+fn text_of(reader: impl Read) -> std::io::Result<String> {
     let mut text = String::new();
     let length = reader.take(MAX_TEXT + 1).read_to_string(&mut text)?;
     match length as u64 > MAX_TEXT {

@@ -32,7 +32,7 @@ impl Command {
     pub(crate) fn parse(value: &Value) -> Result<Command, String> {
         let wrong = || format!("expected a line for `sh -c`, or a list of a program and its arguments, found `{value}`");
         match value {
-            Value::String(line) => Ok(Command::Shell(line.clone())),
+            Value::String(line) if !line.trim().is_empty() => Ok(Command::Shell(line.clone())),
             Value::Array(parts) => {
                 let parts: Option<Vec<String>> = parts.iter().map(|part| part.as_str().map(str::to_string)).collect();
                 parts.filter(|parts| !parts.is_empty()).map(Command::Program).ok_or_else(wrong)
@@ -154,7 +154,7 @@ mod tests {
         let error =
             Command::parse(&json!(["no-such-program"])).unwrap().run(folder.path(), &BTreeMap::new(), LONG).unwrap_err().to_string();
         assert!(error.contains("`no-such-program` cannot be run"), "{error}");
-        for odd in [json!([]), json!(7), json!([1])] {
+        for odd in [json!([]), json!(7), json!([1]), json!(" ")] {
             assert!(Command::parse(&odd).is_err(), "{odd}");
         }
     }

@@ -129,6 +129,9 @@ impl Conformance {
         it.leftovers = command("leftovers");
         it.reset = command("reset");
         if let Some(deadline) = options.duration("deadline") {
+            if deadline.is_zero() {
+                options.problem("deadline", "a command needs some time; the least is `1ms`");
+            }
             it.deadline = deadline;
         }
         if let Some(wait) = options.duration("wait") {

@@ -123,7 +123,7 @@ fn table(args: &TestArgs) -> Result<Conformance> {
         return Ok(Conformance::new("."));
     };
     let shown = file.display();
-    let text = std::fs::read_to_string(&file).map_err(|error| Error::config(format!("`{shown}` cannot be read: {error}")))?;
+    let text = tidegate::file::read_text(&file).map_err(|error| Error::config(format!("`{shown}` cannot be read: {error}")))?;
     let document: Value = toml::from_str(&text).map_err(|error| Error::config(format!("`{shown}`: {error}")))?;
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     match document.get("conformance") {
