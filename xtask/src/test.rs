@@ -86,10 +86,16 @@ pub(crate) fn chaos(root: &Path, kills: u32) -> Result<()> {
     system::check()?;
     guests::build(root, &guest_target(root))?;
     build_commands(root)?;
-    let mortal = mortal(Service::S3)?;
-    let mut command = cargo(root);
-    // One after the other: what is measured against a clock of its own must not wait for the other.
-    command.args(["test", "--package", "tidegate-tests", "--test", "chaos", "--"]);
-    command.args(["--nocapture", "--include-ignored", "--test-threads=1"]);
-    run(command.env("TIDEGATE_CHAOS_KILLS", kills.to_string()).env("TIDEGATE_TEST_S3_MORTAL", mortal.told()))
+    for (service, test, filter) in
+        [(Service::S3, "chaos", &["--include-ignored"][..]), (Service::Kafka, "kafka", &["--ignored", "kafka_mortal_"])]
+    {
+        let mut command = cargo(root);
+        // One after the other: what is measured against a clock of its own must not wait for the other.
+        command.args(["test", "--package", "tidegate-tests", "--test", test, "--", "--nocapture", "--test-threads=1"]).args(filter);
+        let mortal = mortal(service)?;
+        command.env("TIDEGATE_CHAOS_KILLS", kills.to_string());
+        command.envs(mortal_variable(service).map(|variable| (variable, mortal.told())));
+        run(&mut command)?;
+    }
+    Ok(())
 }

@@ -6,6 +6,10 @@
 //!
 //! [`decode`] turns bytes into batches and bad rows, [`encode`] batches into bytes; neither knows where the bytes come from or go to.
 
+/// So that tests of the inside and of the outside share what they look through.
+#[cfg(test)]
+extern crate self as tidegate_connectors;
+
 mod base64;
 pub mod blackhole;
 pub mod decode;

@@ -100,7 +100,7 @@ impl Feeder {
         let allowed = Arc::new(AtomicUsize::new(0));
         let shared = Arc::clone(&allowed);
         let written = std::thread::spawn(move || {
-            let piece = (rows.len() / (shares * PIECES)).max(1);
+            let piece = rows.len().div_ceil(shares * PIECES);
             for (number, row) in rows.iter().enumerate() {
                 if number % piece == 0 {
                     while number / (piece * PIECES) >= allowed.load(Ordering::SeqCst) {

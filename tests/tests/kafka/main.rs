@@ -9,6 +9,7 @@
 mod broker;
 mod chaos;
 mod cluster;
+mod example;
 mod pipeline;
 mod security;
 mod topics;

@@ -64,6 +64,12 @@ impl Pipeline {
         Pipeline { reached, ..self }
     }
 
+    /// With one property more.
+    pub(crate) fn reached_also(self, property: &str) -> Pipeline {
+        let reached = self.reached.replace("properties = { ", &format!("properties = {{ {property}, "));
+        Pipeline { reached, ..self }
+    }
+
     pub(crate) fn state(&self) -> PathBuf {
         self.folder.path().join("state")
     }
@@ -146,20 +152,7 @@ steps = [{steps}]
 
     /// The windows are in the output, each of them once and nothing else.
     pub(crate) fn check_hourly(&self, cluster: &Cluster, expected: &BTreeSet<String>) {
-        let mut found: Vec<String> =
-            cluster.values(&self.output).iter().map(|value| hourly_row(&serde_json::from_str(value).unwrap())).collect();
-        found.sort();
-        let all = found.len();
-        let twice: Vec<&String> = found.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| &pair[0]).take(5).collect();
-        assert!(twice.is_empty(), "some of {all} windows are there twice, such as {twice:?}");
-        let found: BTreeSet<String> = found.into_iter().collect();
-        let (missing, strange): (Vec<_>, Vec<_>) =
-            (expected.difference(&found).take(5).collect(), found.difference(expected).take(5).collect());
-        assert!(
-            missing.is_empty() && strange.is_empty(),
-            "{all} windows; of {} are missing {missing:?}; strange are {strange:?}",
-            expected.len()
-        );
+        check_hourly(cluster, &self.output, expected);
     }
 
     /// The numbers of the output, sorted.
@@ -170,6 +163,19 @@ steps = [{steps}]
         numbers.sort_unstable();
         numbers
     }
+}
+
+/// The windows are in a topic, each of them once and nothing else.
+pub(crate) fn check_hourly(cluster: &Cluster, topic: &str, expected: &BTreeSet<String>) {
+    let mut found: Vec<String> = cluster.values(topic).iter().map(|value| hourly_row(&serde_json::from_str(value).unwrap())).collect();
+    found.sort();
+    let all = found.len();
+    let twice: Vec<&String> = found.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| &pair[0]).take(5).collect();
+    assert!(twice.is_empty(), "some of {all} windows are there twice, such as {twice:?}");
+    let found: BTreeSet<String> = found.into_iter().collect();
+    let missing: Vec<_> = expected.difference(&found).take(5).collect();
+    let strange: Vec<_> = found.difference(expected).take(5).collect();
+    assert!(missing.is_empty() && strange.is_empty(), "{all} windows and not {}: missing {missing:?}, strange {strange:?}", expected.len());
 }
 
 /// Rows with these numbers.

@@ -139,11 +139,17 @@ impl Explorer {
         Error::external(format!("topic `{name}` does not exist at `{}`{hint}", self.brokers))
     }
 
-    /// What a partition has now.
-    pub(super) fn range(&self, partition: &Partition) -> Result<Range> {
-        let what = format!("asking for the offsets of partition `{partition}`");
-        let (low, high) = self.ask(&what, |wait| self.consumer.fetch_watermarks(&partition.topic, partition.number, wait))?;
-        Ok(Range { low, high })
+    /// What partitions have now.
+    pub(super) fn ranges(&self, partitions: &[Partition]) -> Result<BTreeMap<Partition, Range>> {
+        if partitions.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let what = format!("asking for the offsets of {}", shown(partitions));
+        let lows = self.ask(&what, |wait| edges(&self.consumer, partitions, Offset::Beginning, wait))?;
+        // Asked later, so that no end lies before its beginning.
+        let highs = self.ask(&what, |wait| edges(&self.consumer, partitions, Offset::End, wait))?;
+        let ranges = lows.into_iter().zip(highs).map(|((partition, low), (_, high))| (partition, Range { low, high: high.max(low) }));
+        Ok(ranges.collect())
     }
 
     /// Where reading of each partition begins.
@@ -169,7 +175,11 @@ impl Explorer {
             let element = element.ok_or_else(|| Error::internal(format!("no offset was found for partition `{partition}`")))?;
             element.error().map_err(|error| self.listener().failed(format!("looking in partition `{partition}` by time"), &error))?;
             let begin = match element.offset() {
-                Offset::Offset(offset) => offset.clamp(range.low, range.high),
+                // A partition that was left out of the answer stands there as it was asked.
+                Offset::Offset(offset) if offset == millis => {
+                    return Err(Error::external(format!("the cluster said nothing of partition `{partition}`")));
+                }
+                Offset::Offset(offset) => offset.max(range.low),
                 // Nothing is that new.
                 Offset::End | Offset::Invalid | Offset::Beginning | Offset::Stored | Offset::OffsetTail(_) => range.high,
             };
@@ -202,6 +212,40 @@ impl Explorer {
     }
 }
 
+/// The first offsets of partitions, or those behind their last committed rows.
+///
+/// The client's own question for both at once takes one refused answer for an empty partition, and so would begin at the end; this one
+/// fails as a whole.
+pub(super) fn edges<'a>(
+    consumer: &BaseConsumer<Listener>,
+    partitions: impl IntoIterator<Item = &'a Partition> + Clone,
+    which: Offset,
+    wait: Duration,
+) -> KafkaResult<BTreeMap<Partition, i64>> {
+    let mut asked = TopicPartitionList::new();
+    for partition in partitions.clone() {
+        asked.add_partition_offset(&partition.topic, partition.number, which)?;
+    }
+    let found = consumer.offsets_for_times(asked, wait)?;
+    let silent = || KafkaError::OffsetFetch(RDKafkaErrorCode::BadMessage);
+    let mut edges = BTreeMap::new();
+    for partition in partitions {
+        let element = found.find_partition(&partition.topic, partition.number).ok_or_else(silent)?;
+        element.error()?;
+        let Offset::Offset(offset) = element.offset() else { return Err(silent()) };
+        edges.insert(partition.clone(), offset);
+    }
+    Ok(edges)
+}
+
+/// Partitions in a message.
+fn shown(partitions: &[Partition]) -> String {
+    match partitions {
+        [first, _, _, ..] => format!("partition `{first}` and {} others", partitions.len() - 1),
+        few => format!("partition {}", few.iter().map(|partition| format!("`{partition}`")).collect::<Vec<_>>().join(" and ")),
+    }
+}
+
 /// Whether a failed question is worth asking again.
 fn is_passing(error: &KafkaError) -> bool {
     use RDKafkaErrorCode as Code;
@@ -210,7 +254,8 @@ fn is_passing(error: &KafkaError) -> bool {
         || matches!(
             code,
             Some(
-                Code::LeaderNotAvailable
+                Code::BadMessage
+                    | Code::LeaderNotAvailable
                     | Code::NotLeaderForPartition
                     | Code::OffsetNotAvailable
                     | Code::CoordinatorNotAvailable

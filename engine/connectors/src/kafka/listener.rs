@@ -13,7 +13,7 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::TopicPartitionList;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tidegate_api::{Error, ErrorKind};
 
@@ -53,6 +53,8 @@ pub(super) struct Listener {
     heard: AtomicU64,
     /// How often a topic got another identity.
     renamed: AtomicU64,
+    /// Commits that are not answered.
+    commits: AtomicUsize,
     state: Mutex<Heard>,
 }
 
@@ -72,6 +74,7 @@ impl Listener {
             shows_log: cluster.property("debug").is_some(),
             heard: AtomicU64::new(0),
             renamed: AtomicU64::new(0),
+            commits: AtomicUsize::new(0),
             state: Mutex::default(),
         }
     }
@@ -88,6 +91,22 @@ impl Listener {
     /// Changes whenever the identity of a topic became known or another.
     pub(super) fn renamed(&self) -> u64 {
         self.renamed.load(Ordering::Relaxed)
+    }
+
+    /// How many commits are not answered.
+    pub(super) fn commits(&self) -> usize {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    /// A commit is about to be sent.
+    pub(super) fn commit_begins(&self) {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A commit was answered, or not sent.
+    pub(super) fn commit_ends(&self) {
+        // Whoever sends and whoever polls holds the lock of the client's owner.
+        self.commits.store(self.commits().saturating_sub(1), Ordering::Relaxed);
     }
 
     /// The identity of a topic, as far as it was heard.
@@ -182,7 +201,8 @@ impl ClientContext for Listener {
         }
         let mut state = self.state();
         state.detail = Some(reason.to_string());
-        if code.is_some_and(is_refusal) {
+        // The group is for those who watch; where reading begins by it, the question itself is refused.
+        if code.is_some_and(|code| is_refusal(code) && code != RDKafkaErrorCode::GroupAuthorizationFailed) {
             state.refusal = Some(error.clone());
         }
         drop(state);
@@ -198,6 +218,7 @@ impl ClientContext for Listener {
 impl ConsumerContext for Listener {
     fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
         self.heard.fetch_add(1, Ordering::Relaxed);
+        self.commit_ends();
         let mut state = self.state();
         let failed_before = std::mem::replace(&mut state.commits_fail, result.is_err());
         drop(state);
@@ -275,14 +296,14 @@ mod tests {
     #[test]
     fn the_client_is_configured_as_promised_whatever_is_asked() {
         let config =
-            consumer_config(&cluster(json!({ "brokers": "a:1", "properties": { "debug": "cgrp", "socket.timeout.ms": 5 } })), None);
+            consumer_config(&cluster(json!({ "brokers": "a:1", "properties": { "debug": "cgrp", "socket.timeout.ms": 50 } })), None);
         for (key, value) in [
             ("isolation.level", "read_committed"),
             ("auto.offset.reset", "error"),
             ("enable.auto.commit", "false"),
             ("allow.auto.create.topics", "false"),
             ("debug", "cgrp,topic"),
-            ("socket.timeout.ms", "5"),
+            ("socket.timeout.ms", "50"),
         ] {
             assert_eq!(config.get(key), Some(value), "{key}");
         }

@@ -22,6 +22,8 @@ pub(super) struct Part {
     pub(super) caught_up: bool,
     /// Whether its broker may be out of reach, so that nothing heard says nothing.
     pub(super) doubted: bool,
+    /// Whether it was told that this one is not caught up, for no better reason than that doubt.
+    pub(super) held: bool,
     decoder: MessageDecoder,
     /// Rows that found no room in the poll they were decoded in.
     rest: Option<Run>,
@@ -60,7 +62,7 @@ pub(super) struct Turn {
 impl Part {
     pub(super) fn new(assigned: Assigned, decoder: MessageDecoder) -> Self {
         let next = assigned.place.offset;
-        Part { assigned, next, queue: None, caught_up: false, doubted: false, decoder, rest: None, behind: None }
+        Part { assigned, next, queue: None, caught_up: false, doubted: false, held: false, decoder, rest: None, behind: None }
     }
 
     /// Whether a source that ends has nothing to read here.

@@ -1,14 +1,14 @@
-//! Reads the partitions of one task: whose turn it is, what errors mean, and what is committed to the group.
+//! Reads the partitions of one task: whose turn it is, and what errors mean.
 
 use super::ahead::Ahead;
 use super::client::is_silence;
-use super::discovery::list;
+use super::discovery::edges;
 use super::part::{Part, Turn};
 use super::place::{Assigned, Partition, Place};
 use super::run::Decoding;
 use super::source::replaced;
 use super::source_config::SourceConfig;
-use rdkafka::consumer::{CommitMode, Consumer};
+use super::teller::Teller;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::Offset;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,8 +20,9 @@ use tidegate_api::{Clock, Error, PollRequest, Polled, Position, Result, SourceCt
 const TURN: usize = 512;
 /// How often all queues are looked at, whether or not they rang.
 const SWEEP: Duration = Duration::from_secs(1);
-/// How often a broker that may be out of reach is asked, and how long it may take to answer.
-const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// How often brokers that may be out of reach are asked, and how long that may take; a fraction of the time, since other partitions may be
+/// in full flow.
+const PROBE_EVERY: Duration = Duration::from_secs(2);
 const PROBE: Duration = Duration::from_millis(250);
 /// How long the range of a partition is asked for that an error is to name.
 const EXPLAIN: Duration = Duration::from_secs(5);
@@ -44,18 +45,21 @@ pub(super) struct Reader {
     renamed: u64,
     doubt: Option<Doubt>,
     states: Vec<(SplitId, SplitState)>,
-    committed: BTreeMap<SplitId, i64>,
+    teller: Arc<Teller>,
 }
 
 /// Brokers may be out of reach.
 #[derive(Debug, Clone, Copy)]
 struct Doubt {
     since: Duration,
-    probed: Duration,
+    /// When somebody was asked last; `None` if that has not been done, or not finished.
+    probed: Option<Duration>,
+    /// When it was looked into last, asked or not.
+    seen: Duration,
 }
 
 impl Reader {
-    pub(super) fn new(config: Arc<SourceConfig>, decoding: Decoding, ctx: &SourceCtx) -> Self {
+    pub(super) fn new(config: Arc<SourceConfig>, decoding: Decoding, teller: Arc<Teller>, ctx: &SourceCtx) -> Self {
         Reader {
             config,
             decoding,
@@ -68,7 +72,7 @@ impl Reader {
             renamed: 0,
             doubt: None,
             states: Vec::new(),
-            committed: BTreeMap::new(),
+            teller,
         }
     }
 
@@ -143,10 +147,9 @@ impl Reader {
     fn on_error(&mut self, error: &KafkaError) -> Result<()> {
         let Some(ahead) = &self.ahead else { return Ok(()) };
         match error.rdkafka_error_code() {
-            // Offsets are committed for those who watch; a run that may not do so reads all the same.
+            // The group is for those who watch; a run that may not see it reads all the same.
             Some(RDKafkaErrorCode::GroupAuthorizationFailed) => {
-                let group = &self.config.group;
-                tracing::warn!(group, %error, "offsets cannot be committed to the consumer group");
+                tracing::debug!(group = self.config.group, %error, "the consumer group may not be seen");
                 Ok(())
             }
             Some(code) if super::client::is_refusal(code) => {
@@ -162,16 +165,11 @@ impl Reader {
         }
     }
 
-    /// Nothing heard says nothing any more: no split counts as caught up before its broker has answered.
+    /// Nothing heard says nothing any more, until brokers have answered.
     fn begin_to_doubt(&mut self) {
         let now = self.clock.monotonic();
-        self.doubt.get_or_insert(Doubt { since: now, probed: now });
-        for part in self.parts.iter_mut().filter(|part| part.queue.is_some()) {
-            part.doubted = true;
-            if part.caught_up {
-                self.states.push((part.assigned.id.clone(), SplitState::Pending));
-            }
-        }
+        self.doubt.get_or_insert(Doubt { since: now, probed: None, seen: now });
+        self.parts.iter_mut().filter(|part| part.queue.is_some()).for_each(|part| part.doubted = true);
     }
 
     /// What the client says of one partition.
@@ -205,17 +203,20 @@ impl Reader {
 
     fn out_of_range(&self, part: &Part) -> Error {
         let (partition, next) = (&part.assigned.partition, part.next);
-        let range = self.ahead.as_ref().map(|ahead| ahead.consumer().fetch_watermarks(&partition.topic, partition.number, EXPLAIN));
-        let what = match range {
-            Some(Ok((low, _))) if next < low => format!(
+        let edge = |which| {
+            let edges = edges(self.ahead.as_ref()?.consumer(), [partition], which, EXPLAIN);
+            edges.ok()?.into_values().next()
+        };
+        let what = match edge(Offset::Beginning).zip(edge(Offset::End)) {
+            Some((low, _)) if next < low => format!(
                 "the rows from offset {next} to {} were deleted before they were read (the partition now begins at {low}); keep rows for longer \
                  than the run may stand still",
                 low - 1
             ),
-            Some(Ok((low, high))) => format!(
+            Some((low, high)) => format!(
                 "offset {next} does not exist, the partition has {low} to {high}; its topic was made again, or has lost rows that were read"
             ),
-            Some(Err(_)) | None => format!("offset {next} does not exist any more"),
+            None => format!("offset {next} does not exist any more"),
         };
         Error::config(format!("partition `{partition}`: {what}; to begin elsewhere start over with `--fresh`"))
     }
@@ -256,7 +257,7 @@ impl Reader {
         let part = &mut self.parts[number];
         let id = part.assigned.id.clone();
         if turn.heard {
-            part.doubted = false;
+            (part.doubted, part.held) = (false, false);
         }
         let has_chunk = turn.chunk.is_some();
         polled.chunks.extend(turn.chunk);
@@ -279,41 +280,56 @@ impl Reader {
         }
     }
 
-    /// Asks brokers that may be out of reach, and gives up when they have been for too long.
-    fn resolve(&mut self, wait: Duration) -> Result<()> {
-        let Some(doubt) = self.doubt else { return Ok(()) };
-        if !self.parts.iter().any(|part| part.queue.is_some() && part.doubted) {
-            self.doubt = None;
-            return Ok(());
-        }
-        let Some(ahead) = &self.ahead else { return Ok(()) };
+    /// Asks brokers that may be out of reach. A split is not caught up as long as its broker does not answer, and after too long a
+    /// time that is an error.
+    fn resolve(&mut self) -> Result<()> {
+        let (Some(mut doubt), Some(ahead)) = (self.doubt, &self.ahead) else { return Ok(()) };
         let now = self.clock.monotonic();
-        let out = now.saturating_sub(doubt.since);
-        if out >= self.config.broker_timeout {
-            let doubted = self.parts.iter().find(|part| part.queue.is_some() && part.doubted);
-            let partition = doubted.map(|part| part.assigned.partition.to_string()).unwrap_or_default();
-            let said = ahead.listener().last().map(|last| format!("; the client says: {last}")).unwrap_or_default();
-            let (brokers, seconds) = (self.config.cluster.brokers(), out.as_secs());
-            return Err(Error::external(format!(
-                "the broker of partition `{partition}` at `{brokers}` has been out of reach for {seconds} s, `brokerTimeout` allows no more{said}"
-            )));
+        if now.saturating_sub(doubt.seen) > 2 * PROBE_EVERY {
+            // Nobody has polled for a while, so nobody knows how long brokers were away.
+            doubt.since = now;
         }
-        if wait.is_zero() || now.saturating_sub(doubt.probed) < PROBE_EVERY {
+        doubt.seen = now;
+        self.doubt = Some(doubt);
+        if doubt.probed.is_some_and(|probed| now.saturating_sub(probed) < PROBE_EVERY) {
             return Ok(());
         }
-        self.doubt = Some(Doubt { probed: now, ..doubt });
-        for part in self.parts.iter_mut().filter(|part| part.queue.is_some() && part.doubted) {
-            let Partition { topic, number } = &part.assigned.partition;
-            let Ok((_, high)) = ahead.consumer().fetch_watermarks(topic, *number, PROBE) else { break };
+        let mut silent = None;
+        for (at, part) in self.parts.iter_mut().enumerate().filter(|(_, part)| part.queue.is_some() && part.doubted) {
+            if self.clock.monotonic().saturating_sub(now) >= PROBE {
+                // There are many; the next poll asks on.
+                return Ok(());
+            }
+            let answer = edges(ahead.consumer(), [&part.assigned.partition], Offset::End, PROBE);
+            let Some(high) = answer.ok().and_then(|edges| edges.into_values().next()) else {
+                silent = Some(at);
+                break;
+            };
             part.doubted = false;
-            if part.caught_up {
-                part.caught_up = part.is_handed_over() && part.next >= high;
-                if part.caught_up {
-                    self.states.push((part.assigned.id.clone(), SplitState::CaughtUp));
-                }
+            let is_caught_up = part.is_handed_over() && part.next >= high;
+            if part.caught_up && std::mem::take(&mut part.held) && is_caught_up {
+                self.states.push((part.assigned.id.clone(), SplitState::CaughtUp));
             }
         }
-        Ok(())
+        let Some(silent) = silent else {
+            self.doubt = None;
+            return Ok(());
+        };
+        self.doubt = Some(Doubt { probed: Some(now), ..doubt });
+        for part in self.parts.iter_mut().filter(|part| part.queue.is_some() && part.doubted && part.caught_up && !part.held) {
+            part.held = true;
+            self.states.push((part.assigned.id.clone(), SplitState::Pending));
+        }
+        let away = now.saturating_sub(doubt.since);
+        if away < self.config.broker_timeout {
+            return Ok(());
+        }
+        let said = ahead.listener().last().map(|last| format!("; the client says: {last}")).unwrap_or_default();
+        let (partition, brokers) = (&self.parts[silent].assigned.partition, self.config.cluster.brokers());
+        Err(Error::external(format!(
+            "the broker of partition `{partition}` at `{brokers}` has been out of reach for {} s, `brokerTimeout` allows no more{said}",
+            away.as_secs()
+        )))
     }
 }
 
@@ -347,7 +363,7 @@ impl SourceReader for Reader {
         }
         // What was said while rows were taken may be about them.
         self.serve()?;
-        self.resolve(request.wait)?;
+        self.resolve()?;
         polled.states = std::mem::take(&mut self.states);
         if self.parts.iter().all(|part| part.queue.is_none()) {
             polled.retry_after = Some(Duration::from_secs(1));
@@ -356,26 +372,10 @@ impl SourceReader for Reader {
     }
 
     fn committed(&mut self, positions: &[(SplitId, Position)]) -> Result<()> {
-        let Some(ahead) = &self.ahead else { return Ok(()) };
-        let mut offsets = BTreeMap::new();
-        for (id, position) in positions {
-            let Some(part) = self.numbers.get(id).map(|number| &self.parts[*number]) else { continue };
-            let Some(place) = Place::parse(position) else { continue };
-            if self.committed.get(id) != Some(&place.offset) {
-                offsets.insert(part.assigned.partition.clone(), place.offset);
-            }
-        }
-        if offsets.is_empty() {
-            return Ok(());
-        }
-        let offset = |partition: &Partition| offsets.get(partition).map_or(Offset::Invalid, |offset| Offset::Offset(*offset));
-        let asked = list(offsets.keys(), offset)?;
-        let group = &self.config.group;
-        ahead
-            .consumer()
-            .commit(&asked, CommitMode::Async)
-            .map_err(|error| Error::external(format!("committing offsets to the consumer group `{group}`: {error}")))?;
-        self.committed.extend(offsets.iter().map(|(partition, offset)| (partition.split(), *offset)));
-        Ok(())
+        let offset = |(id, position): &(SplitId, Position)| {
+            let part = &self.parts[*self.numbers.get(id)?];
+            Some((part.assigned.partition.clone(), Place::parse(position)?.offset))
+        };
+        self.teller.tell(&self.config, positions.iter().filter_map(offset).collect())
     }
 }

@@ -61,7 +61,7 @@ impl Decoding {
 
     /// Decodes what was taken of a partition. `skip`: so many rows of the message at `first` were handed over before.
     pub(super) fn run(&self, decoder: &mut MessageDecoder, taken: &[BorrowedMessage<'_>], first: Place) -> Result<Run> {
-        let (headers, spans, mut broken) = self.headers(taken);
+        let HeadersOf { all: headers, spans, mut broken } = self.headers(taken);
         let wants = |meta| self.meta.contains(&meta);
         let (wants_key, wants_time) = (wants(Meta::Key), wants(Meta::Timestamp));
         let mut messages = Vec::with_capacity(taken.len());
@@ -112,36 +112,45 @@ impl Decoding {
         Ok(run)
     }
 
-    /// The headers of all messages, where each has its own, and the messages whose headers cannot be read.
-    fn headers<'m>(&self, taken: &'m [BorrowedMessage<'_>]) -> (Vec<Header<'m>>, Vec<Range<usize>>, Vec<(i64, BadRow)>) {
-        let (mut all, mut spans, mut broken) = (Vec::new(), Vec::new(), Vec::new());
+    fn headers<'m>(&self, taken: &'m [BorrowedMessage<'_>]) -> HeadersOf<'m> {
+        let mut found = HeadersOf::default();
         if !self.meta.contains(&Meta::Headers) {
-            return (all, spans, broken);
+            return found;
         }
         for message in taken {
-            let begin = all.len();
+            let begin = found.all.len();
             // The client's library takes a name that is no text for a mistake of its own and panics; a producer can write one.
             let read = catch_unwind(AssertUnwindSafe(|| {
                 let Some(headers) = message.headers() else { return };
                 for number in 0..headers.count() {
                     let Some(header) = headers.try_get(number) else { break };
-                    all.push(Header { key: header.key, value: header.value });
+                    found.all.push(Header { key: header.key, value: header.value });
                 }
             }));
             if read.is_err() {
-                all.truncate(begin);
+                found.all.truncate(begin);
                 let raw = message.payload().unwrap_or_default().to_vec();
                 let row = BadRow::new(BadReason::Malformed, "the name of a header is not UTF-8", raw).at(format!(
                     "partition {}, offset {}",
                     message.partition(),
                     message.offset()
                 ));
-                broken.push((message.offset(), row));
+                found.broken.push((message.offset(), row));
             }
-            spans.push(begin..all.len());
+            found.spans.push(begin..found.all.len());
         }
-        (all, spans, broken)
+        found
     }
+}
+
+/// The headers of messages.
+#[derive(Default)]
+struct HeadersOf<'m> {
+    all: Vec<Header<'m>>,
+    /// Where each message has its own.
+    spans: Vec<Range<usize>>,
+    /// The messages whose headers cannot be read, in order.
+    broken: Vec<(i64, BadRow)>,
 }
 
 /// Decoded rows of one partition, handed over from the front.

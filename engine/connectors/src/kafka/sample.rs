@@ -42,14 +42,10 @@ pub(super) fn infer(config: &SourceConfig, explorer: &Explorer, topics: &BTreeMa
 
 /// The payloads of the newest messages of all partitions, about equally many of each.
 fn newest(config: &SourceConfig, explorer: &Explorer, topics: &BTreeMap<String, Found>, sample: usize) -> Result<Vec<Vec<u8>>> {
-    let all = topics.iter().flat_map(|(name, found)| (0..found.partitions).map(|number| Partition::new(name.clone(), number)));
-    let mut begins = Vec::new();
-    for partition in all {
-        let range = explorer.range(&partition)?;
-        if range.low < range.high {
-            begins.push((partition, range));
-        }
-    }
+    let all: Vec<Partition> =
+        topics.iter().flat_map(|(name, found)| (0..found.partitions).map(|number| Partition::new(name.clone(), number))).collect();
+    let mut begins = explorer.ranges(&all)?;
+    begins.retain(|_, range| range.low < range.high);
     if begins.is_empty() {
         return Ok(Vec::new());
     }

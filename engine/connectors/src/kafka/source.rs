@@ -6,6 +6,7 @@ use super::reader::Reader;
 use super::run::Decoding;
 use super::sample;
 use super::source_config::{SourceConfig, Topics, Undeclared};
+use super::teller::Teller;
 use crate::pin;
 use crate::registry::ConnectorCtx;
 use arrow::datatypes::SchemaRef;
@@ -29,6 +30,7 @@ pub struct KafkaSource {
     inferred: OnceLock<Bound>,
     /// The client that discoveries ask with; connecting anew each time would be seen by the cluster's operators.
     explorer: Mutex<Option<Explorer>>,
+    teller: Arc<Teller>,
 }
 
 /// The columns of the payload, and what is pinned of them: nothing of those that somebody declared.
@@ -40,7 +42,7 @@ struct Bound {
 
 impl KafkaSource {
     pub(super) fn new(config: SourceConfig) -> Self {
-        KafkaSource { config: Arc::new(config), inferred: OnceLock::new(), explorer: Mutex::new(None) }
+        KafkaSource { config: Arc::new(config), inferred: OnceLock::new(), explorer: Mutex::new(None), teller: Arc::default() }
     }
 
     /// Asks the cluster with the one client there is for it.
@@ -153,8 +155,7 @@ impl InlineSource for KafkaSource {
             if let Some(why) = compared.why.filter(|_| !self.config.ends) {
                 return Err(Error::external(why));
             }
-            let ranges = compared.new.into_iter().map(|partition| explorer.range(&partition).map(|range| (partition, range)));
-            let ranges = ranges.collect::<Result<BTreeMap<_, _>>>()?;
+            let ranges = explorer.ranges(&compared.new)?;
             let begins = if is_first { explorer.begin(&self.config, &ranges)? } else { BTreeMap::new() };
             let mut added = Vec::with_capacity(ranges.len());
             // A source that ends has its partitions when it begins; what comes later is beyond its end.
@@ -187,7 +188,7 @@ impl InlineSource for KafkaSource {
         if let Some(group) = config.group_of(&ctx.run.pipeline) {
             Arc::make_mut(&mut config).group = group;
         }
-        let mut reader = Reader::new(config, decoding, &ctx);
+        let mut reader = Reader::new(config, decoding, Arc::clone(&self.teller), &ctx);
         reader.assign(ctx.start)?;
         Ok(Box::new(reader))
     }

@@ -23,17 +23,17 @@ use tidegate_api::{
 };
 use tidegate_connectors::ConnectorCtx;
 
-pub fn brokers() -> String {
+pub(crate) fn brokers() -> String {
     std::env::var("TIDEGATE_TEST_KAFKA").unwrap_or_else(|_| panic!("set TIDEGATE_TEST_KAFKA to the `host:port` of a Kafka broker"))
 }
 
 /// A name that nobody has used.
-pub fn unused(what: &str) -> String {
+pub(crate) fn unused(what: &str) -> String {
     let random = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap();
     format!("ksink-{what}-{}", &random[..13])
 }
 
-pub fn wait<F: Future>(future: F) -> F::Output {
+pub(crate) fn wait<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {
@@ -50,11 +50,11 @@ pub fn wait<F: Future>(future: F) -> F::Output {
     }
 }
 
-pub fn admin(brokers: &str) -> AdminClient<DefaultClientContext> {
+pub(crate) fn admin(brokers: &str) -> AdminClient<DefaultClientContext> {
     ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap()
 }
 
-pub fn make_topic(brokers: &str, name: &str, partitions: i32, config: &[(&str, &str)]) {
+pub(crate) fn make_topic(brokers: &str, name: &str, partitions: i32, config: &[(&str, &str)]) {
     let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
     for (key, value) in config {
         topic = topic.set(key, value);
@@ -73,18 +73,18 @@ pub fn make_topic(brokers: &str, name: &str, partitions: i32, config: &[(&str, &
     panic!("topic {name} does not appear");
 }
 
-pub fn delete_topic(brokers: &str, name: &str) {
+pub(crate) fn delete_topic(brokers: &str, name: &str) {
     let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(20)));
     wait(admin(brokers).delete_topics(&[name], &options)).unwrap();
 }
 
 /// A record as it was read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Read {
-    pub partition: i32,
-    pub key: Option<String>,
-    pub value: Option<String>,
-    pub headers: Vec<(String, Option<String>)>,
+pub(crate) struct Read {
+    pub(crate) partition: i32,
+    pub(crate) key: Option<String>,
+    pub(crate) value: Option<String>,
+    pub(crate) headers: Vec<(String, Option<String>)>,
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -92,7 +92,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Everything in a topic up to its end, or up to the first open transaction, in the order of each partition.
-pub fn read(brokers: &str, topic: &str, isolation: &str) -> Vec<Read> {
+pub(crate) fn read(brokers: &str, topic: &str, isolation: &str) -> Vec<Read> {
     let consumer: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", brokers)
         .set("group.id", "ksink-judge")
@@ -137,24 +137,24 @@ pub fn read(brokers: &str, topic: &str, isolation: &str) -> Vec<Read> {
 }
 
 /// What a reader of committed records finds, as sorted values.
-pub fn committed(brokers: &str, topic: &str) -> Vec<String> {
+pub(crate) fn committed(brokers: &str, topic: &str) -> Vec<String> {
     let mut values: Vec<String> = read(brokers, topic, "read_committed").into_iter().map(|read| read.value.unwrap_or_default()).collect();
     values.sort();
     values
 }
 
-pub fn schema() -> SchemaRef {
+pub(crate) fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true), Field::new("s", DataType::Utf8View, true)]))
 }
 
-pub fn rows(numbers: std::ops::Range<i64>) -> RecordBatch {
+pub(crate) fn rows(numbers: std::ops::Range<i64>) -> RecordBatch {
     let n: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers.clone()));
     let s: ArrayRef = Arc::new(StringViewArray::from_iter_values(numbers.map(|n| format!("row {n}"))));
     RecordBatch::try_new(schema(), vec![n, s]).unwrap()
 }
 
 /// What [`rows`] look like when they are read.
-pub fn values(numbers: std::ops::Range<i64>) -> Vec<String> {
+pub(crate) fn values(numbers: std::ops::Range<i64>) -> Vec<String> {
     let mut values: Vec<String> = numbers.map(|n| format!(r#"{{"n":{n},"s":"row {n}"}}"#)).collect();
     values.sort();
     values
@@ -162,75 +162,75 @@ pub fn values(numbers: std::ops::Range<i64>) -> Vec<String> {
 
 /// A sink of a topic, of one pipeline, with its staging.
 #[derive(Clone)]
-pub struct World {
-    pub brokers: String,
-    pub topic: String,
-    pub pipeline: String,
-    pub staging: Arc<MemoryStaging>,
-    pub options: Value,
+pub(crate) struct World {
+    pub(crate) brokers: String,
+    pub(crate) topic: String,
+    pub(crate) pipeline: String,
+    pub(crate) staging: Arc<MemoryStaging>,
+    pub(crate) options: Value,
 }
 
 impl World {
-    pub fn new(brokers: &str, partitions: i32) -> Self {
+    pub(crate) fn new(brokers: &str, partitions: i32) -> Self {
         let topic = unused("t");
         make_topic(brokers, &topic, partitions, &[]);
         let options = json!({ "brokers": brokers, "topic": topic });
         World { brokers: brokers.to_string(), pipeline: topic.clone(), topic, staging: Arc::default(), options }
     }
 
-    pub fn with(mut self, key: &str, value: Value) -> Self {
+    pub(crate) fn with(mut self, key: &str, value: Value) -> Self {
         self.options[key] = value;
         self
     }
 
-    pub fn sink(&self) -> Arc<dyn OutputSink> {
+    pub(crate) fn sink(&self) -> Arc<dyn OutputSink> {
         tidegate_connectors::sink("kafka", self.options.as_object().unwrap(), &ConnectorCtx::new(".", "out")).unwrap()
     }
 
-    pub fn ctx_of(&self, run: &str, generation: u64) -> SinkCtx {
+    pub(crate) fn ctx_of(&self, run: &str, generation: u64) -> SinkCtx {
         let identity = RunIdentity::new(self.pipeline.as_str(), RunId::new(run), Generation(generation), "out");
         SinkCtx::new(identity, schema()).with_staging(Arc::clone(&self.staging) as Arc<dyn Staging>).with_exactly_once(true)
     }
 
-    pub fn ctx(&self, generation: u64) -> SinkCtx {
+    pub(crate) fn ctx(&self, generation: u64) -> SinkCtx {
         self.ctx_of("run", generation)
     }
 
-    pub fn writer_in(&self, ctx: SinkCtx) -> Box<dyn TransactionalSink> {
+    pub(crate) fn writer_in(&self, ctx: SinkCtx) -> Box<dyn TransactionalSink> {
         match self.sink().open(ctx).unwrap() {
             AnySink::Transactional(writer) => writer,
             AnySink::AtLeastOnce(_) => panic!("no two phases"),
         }
     }
 
-    pub fn live_in(&self, ctx: SinkCtx) -> Box<dyn Sink> {
+    pub(crate) fn live_in(&self, ctx: SinkCtx) -> Box<dyn Sink> {
         match self.sink().open(ctx).unwrap() {
             AnySink::AtLeastOnce(writer) => writer,
             AnySink::Transactional(_) => panic!("two phases"),
         }
     }
 
-    pub fn committer(&self, generation: u64) -> Box<dyn Committer> {
+    pub(crate) fn committer(&self, generation: u64) -> Box<dyn Committer> {
         self.sink().committer(self.ctx(generation)).unwrap()
     }
 
     /// The token of one task's rows of one epoch.
-    pub fn prepared(&self, generation: u64, task: usize, tasks: usize, epoch: u64, numbers: std::ops::Range<i64>) -> CommitToken {
+    pub(crate) fn prepared(&self, generation: u64, task: usize, tasks: usize, epoch: u64, numbers: std::ops::Range<i64>) -> CommitToken {
         let mut writer = self.writer_in(self.ctx(generation).with_task(task, tasks));
         assert_eq!(writer.write(&rows(numbers), None).unwrap().bad, []);
         token(writer.as_mut(), epoch)
     }
 
-    pub fn committed(&self) -> Vec<String> {
+    pub(crate) fn committed(&self) -> Vec<String> {
         committed(&self.brokers, &self.topic)
     }
 
-    pub fn segments(&self) -> Vec<String> {
+    pub(crate) fn segments(&self) -> Vec<String> {
         self.staging.keys().into_iter().filter(|key| key.contains("/segments/")).collect()
     }
 }
 
-pub fn token(writer: &mut dyn TransactionalSink, epoch: u64) -> CommitToken {
+pub(crate) fn token(writer: &mut dyn TransactionalSink, epoch: u64) -> CommitToken {
     match writer.pre_commit(Epoch(epoch)).unwrap() {
         PreCommit::Token(token) => token,
         other => panic!("{other:?}"),

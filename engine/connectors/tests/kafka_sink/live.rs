@@ -6,10 +6,11 @@ use arrow::datatypes::{DataType, Field, Schema};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_api::{Acknowledged, ChangeMode, Counter, Epoch, ErrorKind, Flushed, Sink, SinkCtx, hidden};
+use tidegate_api::sink::Acknowledged;
+use tidegate_api::{ChangeMode, Counter, Epoch, ErrorKind, Flushed, Sink, SinkCtx, hidden};
 
 /// Flushes and waits for the answer.
-pub fn flush(writer: &mut dyn Sink, ctx: &SinkCtx, epoch: u64) -> tidegate_api::Result<()> {
+fn flush(writer: &mut dyn Sink, ctx: &SinkCtx, epoch: u64) -> tidegate_api::Result<()> {
     if writer.flush(Epoch(epoch))? == Flushed::Done {
         return Ok(());
     }

@@ -6,6 +6,5 @@
 #![allow(clippy::unwrap_used, reason = "a test may end by panicking")]
 
 mod cluster;
-mod crashes;
 mod live;
 mod staged;

@@ -2,7 +2,7 @@
 
 use super::config::KafkaSinkConfig;
 use super::mark::{Decision, Done, Mark, Noted, Progress, decide};
-use super::session::{Marks, Patience, Session, Trouble};
+use super::session::{Marks, Patience, Point, Session, Trouble};
 use super::staged::SEGMENT;
 use super::token::{Names, Token};
 use super::topics::{Standing, Topics, pause};
@@ -40,7 +40,11 @@ pub(super) struct KafkaCommitter {
     session: Option<Session>,
     /// Whether the note in staging says what it should.
     noted: bool,
+    /// Bytes in one transaction for now, and unless one failed.
     part: u64,
+    most: u64,
+    #[cfg(test)]
+    hook: Option<Arc<dyn Fn(Point) + Send + Sync>>,
     /// Segments that were committed, by epoch; their commit mark is not written yet as far as we know.
     committed: Vec<(u64, Vec<String>)>,
 }
@@ -74,6 +78,9 @@ impl KafkaCommitter {
             session: None,
             noted: false,
             part: PART,
+            most: PART,
+            #[cfg(test)]
+            hook: None,
             committed: Vec::new(),
         })
     }
@@ -102,6 +109,7 @@ impl KafkaCommitter {
         let bytes = serde_json::to_vec(&note).map_err(|error| Error::internal(error.to_string()))?;
         self.staging.put(&self.names.record(), &bytes)?;
         self.noted = true;
+        self.pass(Point::Noted);
         Ok(())
     }
 
@@ -119,6 +127,7 @@ impl KafkaCommitter {
     fn take_over(&mut self, patience: &Patience) -> Result<(Decision, bool), Trouble> {
         let client = self.topics.producer().map_err(again)?;
         self.session = Some(Session::begin(client, &self.config, &self.names.id, patience)?);
+        self.pass(Point::TakenOver);
         self.look(super::super::client::PATIENCE)
     }
 
@@ -134,10 +143,22 @@ impl KafkaCommitter {
 
     fn transact(&mut self, segments: &[Vec<u8>], mark: Mark, patience: &Patience) -> Result<(), Trouble> {
         self.marks()?;
-        let (Some(session), Some(marks)) = (&mut self.session, &self.marks) else {
-            return Err(Trouble::Final(Error::internal("there is no session")));
+        let Some(mut session) = self.session.take() else { return Err(Trouble::Final(Error::internal("there is no session"))) };
+        let result = match &self.marks {
+            Some(marks) => session.transact(segments, (marks, self.topic.as_str()), mark, patience, &|point| self.pass(point)),
+            None => Err(Trouble::Final(Error::internal("nobody reads marks"))),
         };
-        session.transact(segments, marks, &self.topic, mark, patience)
+        self.session = Some(session);
+        result
+    }
+
+    /// Here a test may let the process die.
+    fn pass(&self, point: Point) {
+        #[cfg(test)]
+        if let Some(hook) = &self.hook {
+            hook(point);
+        }
+        let _ = point;
     }
 
     /// Goes on until it is done, or nothing moves for too long.
@@ -424,7 +445,7 @@ impl Committer for KafkaCommitter {
         let outcomes = vec![None; tokens.len()];
         let mut job = Job { tokens, outcomes };
         self.persist(|committer, patience| committer.attempt(&mut job, patience))?;
-        self.part = PART;
+        self.part = self.most;
         self.tidy(&job.tokens);
         Ok(job.outcomes.into_iter().map(|outcome| outcome.unwrap_or(CommitOutcome::AlreadyDone)).collect())
     }
@@ -453,3 +474,7 @@ impl Committer for KafkaCommitter {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "crash_tests.rs"]
+mod tests;

@@ -33,6 +33,17 @@ impl From<Error> for Trouble {
     }
 }
 
+/// Places between two steps of a commit, where a test lets the process die or stand still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Point {
+    TakenOver,
+    Begun,
+    Produced,
+    Marked,
+    Committed,
+    Noted,
+}
+
 /// Until when something is tried.
 pub(super) struct Patience {
     clock: Arc<dyn Clock>,
@@ -195,14 +206,15 @@ impl Session {
     pub(super) fn transact(
         &mut self,
         segments: &[Vec<u8>],
-        marks: &Marks,
-        topic: &str,
+        (marks, topic): (&Marks, &str),
         mark: Mark,
         patience: &Patience,
+        pass: &dyn Fn(Point),
     ) -> Result<(), Trouble> {
         self.deliveries.forget();
         self.producer.poll(Duration::ZERO);
         self.producer.begin_transaction().map_err(|error| self.trouble("cannot begin a transaction", &error))?;
+        pass(Point::Begun);
         for segment in segments {
             let sent = records(segment, &mut |record| self.send(record, patience));
             sent.map_err(|_| Error::internal("a segment that was checked cannot be read"))??;
@@ -212,6 +224,7 @@ impl Session {
         if let Some(trouble) = self.undelivered() {
             return Err(trouble);
         }
+        pass(Point::Produced);
         let mut offsets = TopicPartitionList::new();
         let epoch = i64::try_from(mark.progress.epoch.unwrap_or(0)).unwrap_or(i64::MAX);
         let mut element = offsets.add_partition(topic, 0);
@@ -219,7 +232,9 @@ impl Session {
         element.set_metadata(mark.write());
         let group = marks.consumer.group_metadata().ok_or_else(|| Error::internal("a consumer of a group has no group"))?;
         self.repeat("cannot mark its commit", patience, |producer, time| producer.send_offsets_to_transaction(&offsets, &group, time))?;
+        pass(Point::Marked);
         self.repeat("cannot commit", patience, |producer, time| producer.commit_transaction(time))?;
+        pass(Point::Committed);
         self.mark = Some(mark);
         Ok(())
     }

@@ -25,6 +25,7 @@ pub(super) struct StagedWriter {
     unstaged: Vec<(SegmentName, Vec<u8>)>,
     staged: Vec<SegmentName>,
     next: u64,
+    most: usize,
     refresh: Duration,
     /// When this task last handed over a token.
     told: Duration,
@@ -47,9 +48,17 @@ impl StagedWriter {
             unstaged: Vec::new(),
             staged: Vec::new(),
             next,
+            most: SEGMENT,
             refresh,
             told,
         })
+    }
+
+    /// Another bound for segments, so that a test has many with few rows.
+    #[cfg(test)]
+    pub(super) fn with_segments_of(mut self, bytes: usize) -> Self {
+        self.most = bytes;
+        self
     }
 
     fn stage(&mut self) -> Result<()> {
@@ -73,10 +82,10 @@ impl TransactionalSink for StagedWriter {
     fn write(&mut self, rows: &RecordBatch, _: Option<&BinaryArray>) -> Result<Written> {
         // What the store did not take last time comes first, while nothing of this batch is taken.
         self.stage()?;
-        let StagedWriter { serializer, names, ctx, segment, unstaged, next, .. } = self;
+        let StagedWriter { serializer, names, ctx, segment, unstaged, next, most, .. } = self;
         let bad = serializer.write(rows, &mut |record| {
             segment.push(record);
-            if segment.len() >= SEGMENT {
+            if segment.len() >= *most {
                 unstaged.push(end(segment, names, ctx.task, next));
             }
             Ok(())

@@ -210,44 +210,41 @@ impl Topics {
     }
 }
 
-/// A client that asks. It lives for a few questions only, since nobody would hear what it has to say in between.
-enum Asker {
-    Admin(AdminClient<Voice>, Voice),
-    /// The client that can describe configurations never fetches a token.
-    Plain(Box<BaseProducer<Deliveries>>, Voice),
+/// Clients that ask. They live for a few questions only, since nobody would hear what they have to say in between.
+struct Asker {
+    producer: BaseProducer<Deliveries>,
+    /// `None` where connections want tokens, which the client that can describe configurations never fetches.
+    admin: Option<AdminClient<Voice>>,
+    brokers: String,
 }
 
 impl Asker {
     fn new(config: &KafkaSinkConfig) -> Result<Self> {
         let (cluster, voice) = (&config.cluster, config.cluster.context());
         let failed = |error: &KafkaError| voice.failed(format!("no client of `{}` can be made", cluster.brokers()), error);
-        if ["sasl.mechanism", "sasl.mechanisms"].iter().any(|key| cluster.property(key) == Some("OAUTHBEARER")) {
-            let producer: BaseProducer<Deliveries> =
-                cluster.config().create_with_context(Deliveries::new(voice.clone())).map_err(|error| failed(&error))?;
+        let producer: BaseProducer<Deliveries> =
+            cluster.config().create_with_context(Deliveries::new(voice.clone())).map_err(|error| failed(&error))?;
+        let wants_token = ["sasl.mechanism", "sasl.mechanisms"].iter().any(|key| cluster.property(key) == Some("OAUTHBEARER"));
+        let admin = if wants_token {
             producer.poll(Duration::from_millis(100));
-            return Ok(Asker::Plain(Box::new(producer), voice));
-        }
-        let admin = cluster.config().create_with_context(voice.clone()).map_err(|error| failed(&error))?;
-        Ok(Asker::Admin(admin, voice))
-    }
-
-    fn voice(&self) -> &Voice {
-        match self {
-            Asker::Admin(_, voice) | Asker::Plain(_, voice) => voice,
-        }
+            None
+        } else {
+            Some(cluster.config().create_with_context(voice.clone()).map_err(|error| failed(&error))?)
+        };
+        Ok(Asker { producer, admin, brokers: cluster.brokers().to_string() })
     }
 
     fn metadata(&self, topic: Option<&str>) -> Result<Metadata> {
-        let found = match self {
-            Asker::Admin(admin, _) => admin.inner().fetch_metadata(topic, PATIENCE),
-            Asker::Plain(producer, _) => producer.client().fetch_metadata(topic, PATIENCE),
-        };
-        found.map_err(|error| self.voice().failed("the cluster does not say what it has", &error))
+        self.producer.client().fetch_metadata(topic, PATIENCE).map_err(|error| {
+            // What went wrong is told beside the answer.
+            self.producer.poll(Duration::from_millis(50));
+            self.producer.context().voice().failed(format!("the cluster at `{}` does not answer", self.brokers), &error)
+        })
     }
 
     /// The configurations of these, `None` for one that may not be asked for.
     fn describe(&self, what: &[ResourceSpecifier<'_>]) -> Vec<Option<ConfigResource>> {
-        let Asker::Admin(admin, _) = self else { return what.iter().map(|_| None).collect() };
+        let Some(admin) = &self.admin else { return what.iter().map(|_| None).collect() };
         let answer: KafkaResult<Vec<_>> = wait(admin.describe_configs(what, &AdminOptions::new().request_timeout(Some(PATIENCE))));
         match answer {
             Ok(found) if found.len() == what.len() => found.into_iter().map(std::result::Result::ok).collect(),
