@@ -47,7 +47,18 @@ impl Explorer {
     /// `Config` for properties that do not fit each other.
     pub(super) fn new(config: &SourceConfig) -> Result<Self> {
         // A client with a group asks for the group's coordinator as well, which one that may not see it needs not do.
-        let group = (config.start == Start::Group).then_some(config.group.as_str());
+        Explorer::of(config, (config.start == Start::Group).then_some(config.group.as_str()))
+    }
+
+    /// A client that only looks whether brokers answer. Not the one that fetches: a broker answers in order, and fetches wait for rows.
+    ///
+    /// # Errors
+    /// As [`Explorer::new`].
+    pub(super) fn prober(config: &SourceConfig) -> Result<Self> {
+        Explorer::of(config, None)
+    }
+
+    fn of(config: &SourceConfig, group: Option<&str>) -> Result<Self> {
         let listener = Listener::new(&config.cluster);
         let made = consumer_config(&config.cluster, group).create_with_context(listener);
         let consumer = made.map_err(|error| super::client::failed("making a Kafka client", &error))?;
@@ -137,6 +148,13 @@ impl Explorer {
         let all = self.all_topics().unwrap_or_default();
         let hint = hint(name, all.iter().map(String::as_str));
         Error::external(format!("topic `{name}` does not exist at `{}`{hint}", self.brokers))
+    }
+
+    /// The end of a partition, if its broker answers soon.
+    pub(super) fn probe(&self, partition: &Partition, wait: Duration) -> Option<i64> {
+        let answer = edges(&self.consumer, [partition], Offset::End, wait);
+        self.listen();
+        answer.ok()?.into_values().next()
     }
 
     /// What partitions have now.

@@ -2,7 +2,7 @@
 
 use super::ahead::Ahead;
 use super::client::is_silence;
-use super::discovery::edges;
+use super::discovery::{Explorer, edges};
 use super::part::{Part, Turn};
 use super::place::{Assigned, Partition, Place};
 use super::run::Decoding;
@@ -44,6 +44,8 @@ pub(super) struct Reader {
     /// What the client had said of topics when it was last looked at.
     renamed: u64,
     doubt: Option<Doubt>,
+    /// Asks brokers while there is doubt.
+    prober: Option<Explorer>,
     states: Vec<(SplitId, SplitState)>,
     teller: Arc<Teller>,
 }
@@ -71,6 +73,7 @@ impl Reader {
             swept: Duration::ZERO,
             renamed: 0,
             doubt: None,
+            prober: None,
             states: Vec::new(),
             teller,
         }
@@ -294,14 +297,17 @@ impl Reader {
         if doubt.probed.is_some_and(|probed| now.saturating_sub(probed) < PROBE_EVERY) {
             return Ok(());
         }
+        let prober = match &self.prober {
+            Some(prober) => prober,
+            None => self.prober.insert(Explorer::prober(&self.config)?),
+        };
         let mut silent = None;
         for (at, part) in self.parts.iter_mut().enumerate().filter(|(_, part)| part.queue.is_some() && part.doubted) {
             if self.clock.monotonic().saturating_sub(now) >= PROBE {
                 // There are many; the next poll asks on.
                 return Ok(());
             }
-            let answer = edges(ahead.consumer(), [&part.assigned.partition], Offset::End, PROBE);
-            let Some(high) = answer.ok().and_then(|edges| edges.into_values().next()) else {
+            let Some(high) = prober.probe(&part.assigned.partition, PROBE) else {
                 silent = Some(at);
                 break;
             };
@@ -312,7 +318,7 @@ impl Reader {
             }
         }
         let Some(silent) = silent else {
-            self.doubt = None;
+            (self.doubt, self.prober) = (None, None);
             return Ok(());
         };
         self.doubt = Some(Doubt { probed: Some(now), ..doubt });

@@ -41,7 +41,7 @@ fn a_cluster_that_goes_away_is_waited_for_within_the_budget() {
     let (cluster, world) = mock();
     cluster.create_topic("t", 2, 1).unwrap();
     world.send("t", 0, &rows(0..5));
-    let mut reading = Reading::all(world.source("t", json!({ "brokerTimeout": "12s" })).as_ref());
+    let mut reading = Reading::all(world.source("t", json!({ "brokerTimeout": "5s" })).as_ref());
     reading.until_all(SplitState::CaughtUp);
     assert_eq!(reading.numbers(), range(0..5));
 
