@@ -16,7 +16,11 @@ static ALONE: Mutex<()> = Mutex::new(());
 pub(crate) struct Mortal {
     child: Child,
     settings: Vec<String>,
-    _alone: MutexGuard<'static, ()>,
+}
+
+/// Whoever holds this has the broker for itself.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn how() -> Value {
@@ -28,9 +32,8 @@ fn how() -> Value {
 
 impl Mortal {
     pub(crate) fn start(settings: &[&str]) -> Self {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let settings: Vec<String> = settings.iter().flat_map(|setting| ["--override".to_string(), (*setting).to_string()]).collect();
-        Mortal { child: spawn(&settings), settings, _alone: alone }
+        Mortal { child: spawn(&settings), settings }
     }
 
     pub(crate) fn endpoint() -> String {

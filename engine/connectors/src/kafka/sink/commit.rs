@@ -1,5 +1,6 @@
 //! Making epochs visible, or undoing them; without any writer, any number of times, from any process. The mark decides, see the design page.
 
+use super::super::client::PATIENCE;
 use super::config::KafkaSinkConfig;
 use super::mark::{Decision, Done, Mark, Noted, Progress, decide};
 use super::session::{Marks, Patience, Point, Session, Trouble};
@@ -37,7 +38,7 @@ pub(super) struct KafkaCommitter {
     staging: Arc<dyn Staging>,
     clock: Arc<dyn Clock>,
     marks: Option<Marks>,
-    session: Option<Session>,
+    held: Option<Held>,
     /// Whether the note in staging says what it should.
     noted: bool,
     /// Bytes in one transaction for now, and unless one failed.
@@ -47,6 +48,12 @@ pub(super) struct KafkaCommitter {
     hook: Option<Arc<dyn Fn(Point) + Send + Sync>>,
     /// Segments that were committed, by epoch; their commit mark is not written yet as far as we know.
     committed: Vec<(u64, Vec<String>)>,
+}
+
+/// The id is ours, and the brokers have this mark, until somebody takes it over.
+struct Held {
+    session: Session,
+    mark: Mark,
 }
 
 /// What is to be committed, and what has become of it.
@@ -75,7 +82,7 @@ impl KafkaCommitter {
             topics,
             topic,
             marks: None,
-            session: None,
+            held: None,
             noted: false,
             part: PART,
             most: PART,
@@ -124,31 +131,29 @@ impl KafkaCommitter {
     }
 
     /// Takes the id over and reads the mark again: now nobody else can change it.
-    fn take_over(&mut self, patience: &Patience) -> Result<(Decision, bool), Trouble> {
+    fn take_over(&mut self, patience: &Patience) -> Result<(Session, Decision, bool), Trouble> {
         let client = self.topics.producer().map_err(again)?;
-        self.session = Some(Session::begin(client, &self.config, &self.names.id, patience)?);
+        let session = Session::begin(client, &self.config, &self.names.id, patience)?;
         self.pass(Point::TakenOver);
-        self.look(super::super::client::PATIENCE)
+        let (decision, is_right) = self.look(PATIENCE)?;
+        Ok((session, decision, is_right))
     }
 
-    fn session(&mut self) -> Result<&mut Session, Trouble> {
-        self.session.as_mut().ok_or_else(|| Trouble::Final(Error::internal("there is no session")))
-    }
-
-    /// The mark of the session, which is there once something was decided.
     fn mark(&self) -> Result<&Mark, Trouble> {
-        let mark = self.session.as_ref().and_then(|session| session.mark.as_ref());
-        mark.ok_or_else(|| Trouble::Final(Error::internal("a session has no mark")))
+        self.held.as_ref().map(|held| &held.mark).ok_or_else(|| Trouble::Final(Error::internal("nobody holds the transactional id")))
     }
 
+    /// Commits segments and the mark; then the mark is what the brokers have.
     fn transact(&mut self, segments: &[Vec<u8>], mark: Mark, patience: &Patience) -> Result<(), Trouble> {
         self.marks()?;
-        let Some(mut session) = self.session.take() else { return Err(Trouble::Final(Error::internal("there is no session"))) };
-        let result = match &self.marks {
-            Some(marks) => session.transact(segments, (marks, self.topic.as_str()), mark, patience, &|point| self.pass(point)),
-            None => Err(Trouble::Final(Error::internal("nobody reads marks"))),
+        let (Some(mut held), Some(marks)) = (self.held.take(), &self.marks) else {
+            return Err(Trouble::Final(Error::internal("nobody holds the transactional id")));
         };
-        self.session = Some(session);
+        let result = held.session.transact(segments, (marks, self.topic.as_str()), &mark, patience, &|point| self.pass(point));
+        if result.is_ok() {
+            held.mark = mark;
+        }
+        self.held = Some(held);
         result
     }
 
@@ -178,7 +183,7 @@ impl KafkaCommitter {
                         return Err(error);
                     }
                     tracing::warn!(%error, id = self.names.id, "a commit is tried again, from where the mark says");
-                    self.session = None;
+                    self.held = None;
                     self.part = (self.part / 2).max(1);
                     self.check_topic()?;
                     // Those who fence each other must not do it in step.
@@ -191,8 +196,8 @@ impl KafkaCommitter {
     }
 
     fn give_up(&mut self) {
-        if let Some(session) = self.session.take() {
-            session.give_up();
+        if let Some(held) = self.held.take() {
+            held.session.give_up();
         }
     }
 
@@ -243,7 +248,8 @@ impl KafkaCommitter {
 
     fn attempt(&mut self, job: &mut Job, patience: &mut Patience) -> Result<(), Trouble> {
         let epoch = job.tokens.first().map(|token| token.epoch);
-        if self.session.is_none() {
+        let is_fresh = self.held.is_none();
+        if self.held.is_none() {
             // Whoever comes late finds it done and disturbs nobody.
             match self.look(LOOK) {
                 Ok((decision, _)) => match self.judged(&decision, epoch, job)? {
@@ -253,20 +259,15 @@ impl KafkaCommitter {
                 Err(Trouble::Again(_)) => {}
                 Err(last) => return Err(last),
             }
-            let (decision, is_right) = self.take_over(patience)?;
-            match self.judged(&decision, epoch, job)? {
-                Judged::Over => {
-                    self.session = None;
-                    return Ok(());
+            let (session, decision, is_right) = self.take_over(patience)?;
+            match (self.judged(&decision, epoch, job)?, decision) {
+                (Judged::Over, _) => return Ok(()),
+                (Judged::Open, Decision::GoOn(progress, generation)) => {
+                    self.noted = is_right;
+                    self.held = Some(Held { session, mark: Mark { run: self.names.run.clone(), generation, progress } });
                 }
-                Judged::Open => {}
+                (Judged::Open, _) => return Err(Trouble::Final(Error::internal("a commit goes on against a decision"))),
             }
-            let Decision::GoOn(progress, generation) = decision else {
-                return Err(Trouble::Final(Error::internal("a commit goes on against a decision")));
-            };
-            let mark = Mark { run: self.names.run.clone(), generation, progress };
-            self.noted = is_right;
-            self.session()?.mark = Some(mark);
         }
         if !self.noted {
             // Rows are committed only where the loss of their mark would be noticed: first a mark, then the note of it, then rows.
@@ -276,7 +277,7 @@ impl KafkaCommitter {
         }
         loop {
             let mark = self.mark()?.clone();
-            let Some(part) = self.next_part(job, &mark.progress)? else { return Ok(()) };
+            let Some(part) = self.next_part(job, &mark.progress, is_fresh)? else { return Ok(()) };
             let progress =
                 part.until.iter().fold(mark.progress.clone(), |progress, (index, until)| progress.with(&job.tokens[*index], *until));
             self.transact(&part.segments, Mark { progress, ..mark }, patience)?;
@@ -311,7 +312,7 @@ impl KafkaCommitter {
     }
 
     /// Loads and checks what the next transaction takes; `None` when every token has an outcome.
-    fn next_part(&mut self, job: &mut Job, progress: &Progress) -> Result<Option<Part>, Trouble> {
+    fn next_part(&mut self, job: &mut Job, progress: &Progress, is_fresh: bool) -> Result<Option<Part>, Trouble> {
         let mut part = Part::default();
         let Job { tokens, outcomes } = job;
         for (index, (token, outcome)) in tokens.iter().zip(outcomes).enumerate() {
@@ -335,6 +336,10 @@ impl KafkaCommitter {
                     Some(bytes) => name.fault(bytes),
                 };
                 if let Some(fault) = fault {
+                    if !is_fresh {
+                        // A later start may have committed and deleted it while this process stood still. The mark knows.
+                        return Err(Trouble::Again(Error::external(fault)));
+                    }
                     let already = if until > 0 {
                         format!("; {until} of {} segments before it are committed or could be", token.segments.len())
                     } else {
@@ -377,20 +382,16 @@ impl KafkaCommitter {
 
     /// Takes the id over for this generation, whatever the mark says of rows; answers whether it is ours.
     fn claim(&mut self, keep: &[CommitToken], patience: &Patience) -> Result<(), Trouble> {
-        if self.session.is_none() {
+        if self.held.is_none() {
             match self.look(LOOK) {
                 Ok((Decision::Superseded(_), _)) => return Ok(()),
                 Ok(_) | Err(Trouble::Again(_)) => {}
                 Err(last) => return Err(last),
             }
-            let (decision, is_right) = self.take_over(patience)?;
-            self.noted = is_right;
+            let (session, decision, is_right) = self.take_over(patience)?;
             let (progress, generation) = match decision {
                 Decision::GoOn(progress, generation) => (progress, generation),
-                Decision::Superseded(_) => {
-                    self.session = None;
-                    return Ok(());
-                }
+                Decision::Superseded(_) => return Ok(()),
                 Decision::OtherRun(run) => return Err(self.other_run(&run)),
                 Decision::Foreign(metadata) => return Err(self.foreign(&metadata)),
                 Decision::Lost if keep.is_empty() => {
@@ -403,8 +404,8 @@ impl KafkaCommitter {
                 }
                 Decision::Lost => return Err(self.lost(None)),
             };
-            let mark = Mark { run: self.names.run.clone(), generation, progress };
-            self.session()?.mark = Some(mark);
+            self.noted = is_right;
+            self.held = Some(Held { session, mark: Mark { run: self.names.run.clone(), generation, progress } });
             if generation == self.names.generation.0 && self.noted {
                 return Ok(());
             }

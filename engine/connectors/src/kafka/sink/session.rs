@@ -137,8 +137,6 @@ pub(super) struct Session {
     producer: BaseProducer<Deliveries>,
     deliveries: Deliveries,
     id: String,
-    /// What the brokers have, as far as this producer knows.
-    pub(super) mark: Option<Mark>,
 }
 
 impl Session {
@@ -154,7 +152,7 @@ impl Session {
         let producer: BaseProducer<Deliveries> = client
             .create_with_context(deliveries.clone())
             .map_err(|error| failed(format!("no producer for `{}` can be made", config.cluster.brokers()), &error))?;
-        let session = Session { producer, deliveries, id: id.to_string(), mark: None };
+        let session = Session { producer, deliveries, id: id.to_string() };
         // A token for the connection is fetched while it is polled, which nothing below does.
         session.producer.poll(Duration::ZERO);
         session.repeat("cannot be taken over", patience, |producer, time| producer.init_transactions(time))?;
@@ -204,10 +202,10 @@ impl Session {
 
     /// Produces whole segments and writes the mark, in one transaction. Either all of it is visible when this returns, or an error comes.
     pub(super) fn transact(
-        &mut self,
+        &self,
         segments: &[Vec<u8>],
         (marks, topic): (&Marks, &str),
-        mark: Mark,
+        mark: &Mark,
         patience: &Patience,
         pass: &dyn Fn(Point),
     ) -> Result<(), Trouble> {
@@ -235,7 +233,6 @@ impl Session {
         pass(Point::Marked);
         self.repeat("cannot commit", patience, |producer, time| producer.commit_transaction(time))?;
         pass(Point::Committed);
-        self.mark = Some(mark);
         Ok(())
     }
 

@@ -80,6 +80,7 @@ impl Topics {
     /// # Errors
     /// `Config` for a fixed topic that cannot be written to and for a timeout that the brokers do not allow; `External` if nobody answers.
     pub(super) fn preflight(&self) -> Result<()> {
+        let fixed = self.fixed()?;
         let facts = self.broker()?;
         let asked = self.config.transaction_timeout();
         if let Some(most) = facts.transaction_timeout
@@ -92,7 +93,7 @@ impl Topics {
                 most.as_millis()
             )));
         }
-        match self.fixed()? {
+        match fixed {
             Some((topic, Standing::Closed(why))) => {
                 Err(Error::config(format!("`topic`: `{topic}` of `{}` {why}", self.config.cluster.brokers())))
             }
@@ -119,11 +120,12 @@ impl Topics {
 
     /// The largest record and the largest batch of this sink's producers.
     fn sizes(&self) -> Result<(usize, usize)> {
-        let broker = self.broker()?.largest;
+        // First the topic, whose asking tells of the brokers too.
         let fixed = match self.fixed()? {
             Some((_, Standing::Open(facts))) => Some(facts.largest),
             Some((_, Standing::Closed(_))) | None => None,
         };
+        let broker = self.broker()?.largest;
         // Any topic may be named by a row; what it takes is checked by row, so the client only has to let it pass.
         let largest = if self.config.topic_column.is_some() { 1_000_000_000 } else { fixed.unwrap_or(broker) };
         let largest = self.config.number("message.max.bytes").unwrap_or(largest).clamp(1000, 1_000_000_000);
