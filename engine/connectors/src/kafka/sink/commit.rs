@@ -187,7 +187,7 @@ impl KafkaCommitter {
                     self.part = (self.part / 2).max(1);
                     self.check_topic()?;
                     // Those who fence each other must not do it in step.
-                    let odd = u64::from(self.clock.monotonic().subsec_nanos() / 1000) % 50 + 7 * (self.names.generation.0 % 10);
+                    let odd = u64::from(self.clock.monotonic().subsec_micros()) % 50 + 7 * (self.names.generation.0 % 10);
                     pause(Duration::from_millis((25 << tries.min(6)) + odd));
                     tries += 1;
                 }

@@ -8,7 +8,7 @@ mod mortal;
 
 use super::super::staged::StagedWriter;
 use super::*;
-use cluster::{World, brokers, delete_topic, make_topic, rows, token, unused, values};
+use cluster::{World, brokers, make_topic, rows, token, unused, values};
 use mortal::{Mortal, alone};
 use serde_json::json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,6 +16,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use tidegate_api::testkit::{ManualClock, MemoryStaging};
 use tidegate_api::{ErrorKind, EventTime, PreCommit, TransactionalSink as _};
+
+fn delete_topic(brokers: &str, name: &str) {
+    let options = rdkafka::admin::AdminOptions::new().operation_timeout(Some(Duration::from_secs(20)));
+    cluster::wait(cluster::admin(brokers).delete_topics(&[name], &options)).unwrap();
+}
 
 const POINTS: [Point; 6] = [Point::TakenOver, Point::Begun, Point::Produced, Point::Marked, Point::Committed, Point::Noted];
 
@@ -329,7 +334,7 @@ fn kafka_a_group_that_others_commit_to_is_not_overwritten() {
 
 #[test]
 #[ignore = "starts a broker by TIDEGATE_TEST_KAFKA_MORTAL"]
-fn kafka_mortal_a_broker_killed_in_the_middle_of_a_commit() {
+fn kafka_mortal_p195_a_broker_killed_in_the_middle_of_a_commit() {
     let _alone = alone();
     for point in [Point::TakenOver, Point::Begun, Point::Produced, Point::Marked, Point::Committed] {
         let broker = Arc::new(std::sync::Mutex::new(Mortal::start(&[])));
