@@ -178,14 +178,18 @@ impl KafkaCommitter {
                     return Err(error);
                 }
                 Err(Trouble::Again(error)) => {
-                    if patience.is_over() {
+                    let is_over = patience.is_over();
+                    let suspect = self.held.as_ref().and_then(|held| held.session.suspect());
+                    if is_over {
                         self.give_up();
+                    }
+                    self.held = None;
+                    self.part = (self.part / 2).max(1);
+                    self.check_topics(suspect.as_deref())?;
+                    if is_over {
                         return Err(error);
                     }
                     tracing::warn!(%error, id = self.names.id, "a commit is tried again, from where the mark says");
-                    let suspect = self.held.take().and_then(|held| held.session.suspect());
-                    self.part = (self.part / 2).max(1);
-                    self.check_topics(suspect.as_deref())?;
                     // Those who fence each other must not do it in step.
                     let odd = u64::from(self.clock.monotonic().subsec_micros()) % 50 + 7 * (self.names.generation.0 % 10);
                     pause(Duration::from_millis((25 << tries.min(6)) + odd));

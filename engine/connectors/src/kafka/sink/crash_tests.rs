@@ -266,7 +266,7 @@ fn kafka_mortal_a_topic_that_is_gone_ends_the_run() {
     let _alone = alone();
     // One that does not make topics by itself.
     let broker = Mortal::start(&["auto.create.topics.enable=false"]);
-    let world = World::new(&broker.brokers(), 1);
+    let world = World::new(&broker.brokers(), 1).with("properties", json!({ "transaction.timeout.ms": 6000 }));
     let mut running = committer(&world, 1);
     running.commit(Epoch(1), &[prepared(&world, 1, 0, 1, 0..10)]).unwrap();
     let token = prepared(&world, 1, 0, 2, 10..20);
