@@ -23,6 +23,7 @@ pub mod page;
 mod pin;
 mod registry;
 mod shape;
+pub mod stdin;
 pub mod stdout;
 
 pub use registry::{Build, CONNECTORS, ConnectorCtx, ConnectorDef, OptionDef, Secrets, SinkDef, SourceDef, secrets, sink, source};

@@ -1,7 +1,8 @@
 //! The list of connectors, and how one is made by name.
 
+use crate::stdin::StdinInput;
 use crate::stdout::StdoutTarget;
-use crate::{blackhole, files, kafka, nexmark, stdout};
+use crate::{blackhole, files, kafka, nexmark, stdin, stdout};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,12 +22,15 @@ pub struct ConnectorCtx {
     pub pipeline: String,
     /// Where the `stdout` sink writes; the process's standard output unless a host puts something else here.
     pub stdout: StdoutTarget,
+    /// What the `stdin` source reads; the process's standard input unless a host puts something else here.
+    pub stdin: StdinInput,
 }
 
 impl ConnectorCtx {
     /// The context of one dataset.
     pub fn new(base_dir: impl Into<PathBuf>, dataset: impl Into<String>) -> Self {
-        ConnectorCtx { base_dir: base_dir.into(), dataset: dataset.into(), pipeline: String::new(), stdout: StdoutTarget::process() }
+        let (stdout, stdin) = (StdoutTarget::process(), StdinInput::process());
+        ConnectorCtx { base_dir: base_dir.into(), dataset: dataset.into(), pipeline: String::new(), stdout, stdin }
     }
 
     /// Names the pipeline.
@@ -40,6 +44,13 @@ impl ConnectorCtx {
     #[must_use]
     pub fn with_stdout(mut self, stdout: StdoutTarget) -> Self {
         self.stdout = stdout;
+        self
+    }
+
+    /// Reads what `stdin` sources read from somewhere else. Sources that are made one after the other must be given the same.
+    #[must_use]
+    pub fn with_stdin(mut self, stdin: StdinInput) -> Self {
+        self.stdin = stdin;
         self
     }
 }
@@ -102,7 +113,7 @@ pub struct ConnectorDef {
 
 /// Every native connector.
 pub const CONNECTORS: &[&ConnectorDef] =
-    &[&files::CONNECTOR, &kafka::CONNECTOR, &stdout::CONNECTOR, &blackhole::CONNECTOR, &nexmark::CONNECTOR];
+    &[&files::CONNECTOR, &kafka::CONNECTOR, &stdin::CONNECTOR, &stdout::CONNECTOR, &blackhole::CONNECTOR, &nexmark::CONNECTOR];
 
 /// Makes the source `connector` from its options.
 ///

@@ -4,7 +4,7 @@
 //! has, in a line of its log. Both are read here. If the words ever change, the numbers are missing and nothing is wrong: a position then
 //! does not move over a gap at the end, and a topic that was made again is found out by offsets alone. The tests against a broker notice.
 
-use super::client::{Cluster, Voice, is_refusal};
+use super::client::{Cluster, Voice, is_refusal, is_silence};
 use rdkafka::ClientContext;
 use rdkafka::client::OAuthToken;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
@@ -131,7 +131,7 @@ impl Listener {
 
     /// An error of this client: one that says nothing by itself says what was heard last, and a refusal counts as one.
     pub(super) fn failed(&self, what: impl fmt::Display, error: &KafkaError) -> Error {
-        match self.refusal() {
+        match self.refusal().filter(|_| error.rdkafka_error_code().is_some_and(is_silence)) {
             Some(refusal) => {
                 let failed = self.voice.failed(what, &refusal);
                 let message = match self.voice.last() {

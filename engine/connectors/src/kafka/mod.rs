@@ -1,4 +1,5 @@
-//! The `kafka` connector: partitions of topics as splits, read without a consumer group's say. `docs/design/0005-kafka.md` tells how.
+//! The `kafka` connector: partitions of topics as splits, read without a consumer group's say (`docs/design/0005-kafka.md`), and records
+//! that become visible once with their epoch (`docs/design/0006-kafka-sink.md`).
 
 mod ahead;
 mod client;

@@ -86,16 +86,10 @@ impl Reader {
         let first = if fits { first } else { 0 };
         if !fits {
             // The queues are of the client that goes.
-            let was_open: Vec<bool> = self.parts.iter_mut().map(|part| part.queue.take().is_some()).collect();
+            self.parts.iter_mut().for_each(|part| (part.queue, part.doubted) = (None, false));
             self.ahead = None;
             self.renamed = 0;
-            let ahead = Ahead::open(&self.config, open)?;
-            for (number, part) in self.parts.iter_mut().enumerate() {
-                if was_open[number] || number >= first {
-                    part.doubted = false;
-                }
-            }
-            self.ahead = Some(ahead);
+            self.ahead = Some(Ahead::open(&self.config, open)?);
         }
         let Some(ahead) = &self.ahead else { return Ok(()) };
         let mut fetched = Vec::new();
@@ -153,6 +147,11 @@ impl Reader {
             // The group is for those who watch; a run that may not see it reads all the same.
             Some(RDKafkaErrorCode::GroupAuthorizationFailed) => {
                 tracing::debug!(group = self.config.group, %error, "the consumer group may not be seen");
+                Ok(())
+            }
+            // A token that is about to be renewed, a broker that has not read its users yet; what stays so ends by the budget.
+            Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed) => {
+                self.begin_to_doubt();
                 Ok(())
             }
             Some(code) if super::client::is_refusal(code) => {
@@ -372,6 +371,8 @@ impl SourceReader for Reader {
         self.resolve()?;
         polled.states = std::mem::take(&mut self.states);
         if self.parts.iter().all(|part| part.queue.is_none()) {
+            // Nobody would hear what the client goes on to say.
+            self.ahead = None;
             polled.retry_after = Some(Duration::from_secs(1));
         }
         Ok(polled)

@@ -368,7 +368,11 @@ fn start(options: &mut Options<'_>, topics: Option<&Topics>) -> Option<Start> {
 /// A moment in milliseconds since 1970.
 fn millis(value: &Value) -> Result<i64, String> {
     match value {
-        Value::String(text) => moment_millis(text).ok_or_else(|| format!("`{text}` is no timestamp such as `2024-01-31T12:00:00Z`")),
+        Value::String(text) => match moment_millis(text) {
+            Some(millis) if millis >= 0 => Ok(millis),
+            Some(_) => Err(format!("`{text}` lies before 1970, when no message is stamped; say `start = \"earliest\"`")),
+            None => Err(format!("`{text}` is no timestamp such as `2024-01-31T12:00:00Z`")),
+        },
         Value::Number(number) => match number.as_i64() {
             Some(millis) if millis >= END_OF_1970 => Ok(millis),
             Some(0) => Err("0 is the beginning: say `start = \"earliest\"`".into()),

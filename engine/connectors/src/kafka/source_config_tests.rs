@@ -98,6 +98,7 @@ fn every_mistake_is_told_at_its_key() {
         (json!({ "start": "timestamp" }), "startTimestamp: `startTimestamp` is missing"),
         (json!({ "startTimestamp": 1 }), "startTimestamp: `startTimestamp` goes with `start = \"timestamp\"`"),
         (json!({ "start": "timestamp", "startTimestamp": "soon" }), "startTimestamp: `soon` is no timestamp"),
+        (json!({ "start": "timestamp", "startTimestamp": "1969-12-31" }), "`1969-12-31` lies before 1970"),
         (json!({ "start": "timestamp", "startTimestamp": 0 }), "say `start = \"earliest\"`"),
         (json!({ "start": "timestamp", "startTimestamp": -5 }), "`-5` is no number of milliseconds"),
         (json!({ "start": "timestamp", "startTimestamp": 1.5 }), "`1.5` is no number of milliseconds"),

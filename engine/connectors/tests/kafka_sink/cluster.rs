@@ -73,11 +73,6 @@ pub(crate) fn make_topic(brokers: &str, name: &str, partitions: i32, config: &[(
     panic!("topic {name} does not appear");
 }
 
-pub(crate) fn delete_topic(brokers: &str, name: &str) {
-    let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(20)));
-    wait(admin(brokers).delete_topics(&[name], &options)).unwrap();
-}
-
 /// A record as it was read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Read {
@@ -212,13 +207,6 @@ impl World {
 
     pub(crate) fn committer(&self, generation: u64) -> Box<dyn Committer> {
         self.sink().committer(self.ctx(generation)).unwrap()
-    }
-
-    /// The token of one task's rows of one epoch.
-    pub(crate) fn prepared(&self, generation: u64, task: usize, tasks: usize, epoch: u64, numbers: std::ops::Range<i64>) -> CommitToken {
-        let mut writer = self.writer_in(self.ctx(generation).with_task(task, tasks));
-        assert_eq!(writer.write(&rows(numbers), None).unwrap().bad, []);
-        token(writer.as_mut(), epoch)
     }
 
     pub(crate) fn committed(&self) -> Vec<String> {

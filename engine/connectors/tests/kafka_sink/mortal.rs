@@ -80,12 +80,14 @@ fn spawn(settings: &[String]) -> Child {
     let arguments = how["arguments"].as_array().unwrap().iter().map(|argument| argument.as_str().unwrap());
     let mut command = Command::new(how["program"].as_str().unwrap());
     command.args(arguments).args(settings).stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
-    let child = command.spawn().unwrap();
+    let mut child = command.spawn().unwrap();
     let probe: BaseConsumer = ClientConfig::new().set("bootstrap.servers", how["endpoint"].as_str().unwrap()).create().unwrap();
     for _ in 0..60 {
         if probe.fetch_metadata(None, Duration::from_secs(2)).is_ok() {
             return child;
         }
     }
+    let _ = child.kill();
+    let _ = child.wait();
     panic!("the broker does not answer; see {}", how["log"]);
 }

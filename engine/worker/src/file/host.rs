@@ -1,5 +1,6 @@
 //! The one-process host: a pipeline file behind the host contract.
 
+use super::limited::Limited;
 use super::paced::Paced;
 use super::{Mistake, PipelineFile, secrets};
 use crate::compute::Plugins;
@@ -16,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_api::config::{Problem, problems_of};
 use tidegate_api::{Error, InlineSource, OutputSink, Result, SourceRequest, nearest, types};
 use tidegate_connectors::ConnectorCtx;
+use tidegate_connectors::stdin::StdinInput;
 use tidegate_connectors::stdout::StdoutTarget;
 use tidegate_host::HostConfig;
 use tidegate_runtime::RebuildSink;
@@ -74,6 +76,7 @@ impl FileHost {
             pipeline: file.name().to_string(),
             plugins,
             stdout: StdoutTarget::process(),
+            stdin: stdin_of(&file),
             trial: TrialHost::default(),
         };
         settings.rebuild_sink = Some(rebuild(&file, &builder));
@@ -161,6 +164,32 @@ impl FileHost {
         self
     }
 
+    /// The datasets that are read from outside.
+    pub(super) fn inputs(&self) -> impl Iterator<Item = &str> {
+        let from_outside = |(name, dataset): &(&String, &Map<String, Value>)| !dataset.contains_key("sink") && !self.roles.is_written(name);
+        self.file.datasets.iter().filter(from_outside).map(|(name, _)| name.as_str())
+    }
+
+    /// A dataset's table.
+    pub(super) fn dataset(&self, name: &str) -> Option<&Map<String, Value>> {
+        self.file.datasets.get(name)
+    }
+
+    /// Whether stages write a dataset.
+    pub(super) fn is_written(&self, name: &str) -> bool {
+        self.roles.is_written(name)
+    }
+
+    /// The mistakes in the file's form.
+    pub(super) fn problems(&self) -> &[Problem] {
+        self.file.problems()
+    }
+
+    /// The source of a dataset.
+    pub(super) fn source_of(&self, name: &str, dataset: &Map<String, Value>) -> Result<Arc<dyn InlineSource>, Vec<Problem>> {
+        self.builder.source(name, dataset)
+    }
+
     /// The newest record.
     pub fn last_record(&self) -> Value {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -245,7 +274,13 @@ struct Builder {
     /// None if `[plugins]` is mistaken; planning says so.
     plugins: Option<Plugins>,
     stdout: StdoutTarget,
+    /// One for all that is made of the file, now or in a later start within the process.
+    stdin: StdinInput,
     trial: TrialHost,
+}
+
+fn stdin_of(file: &PipelineFile) -> StdinInput {
+    if file.is_from_stdin() { StdinInput::taken("the pipeline itself came from there") } else { StdinInput::process() }
 }
 
 /// What a trial does otherwise than a run.
@@ -255,6 +290,8 @@ pub struct TrialHost {
     pub stdout: BTreeMap<String, StdoutTarget>,
     /// How many rows a second each source gives; those that are not named as many as are asked for.
     pub pace: BTreeMap<String, f64>,
+    /// After how many rows every source ends, if not by itself.
+    pub limit: Option<u64>,
 }
 
 /// A connector's name, the key that gave it, and the connector's own options.
@@ -296,14 +333,18 @@ impl Builder {
         ConnectorCtx::new(&self.base_dir, name)
             .with_pipeline(&self.pipeline)
             .with_stdout(self.trial.stdout.get(name).unwrap_or(&self.stdout).clone())
+            .with_stdin(self.stdin.clone())
     }
 
     fn source(&self, name: &str, dataset: &Map<String, Value>) -> Result<Arc<dyn InlineSource>, Vec<Problem>> {
-        let source = self.unpaced(name, dataset)?;
-        Ok(match self.trial.pace.get(name) {
-            Some(pace) => Arc::new(Paced::new(source, *pace)),
-            None => source,
-        })
+        let mut source = self.unpaced(name, dataset)?;
+        if let Some(pace) = self.trial.pace.get(name) {
+            source = Arc::new(Paced::new(source, *pace));
+        }
+        if let Some(limit) = self.trial.limit {
+            source = Arc::new(Limited::new(source, limit));
+        }
+        Ok(source)
     }
 
     fn unpaced(&self, name: &str, dataset: &Map<String, Value>) -> Result<Arc<dyn InlineSource>, Vec<Problem>> {

@@ -6,8 +6,11 @@
 pub(crate) mod document;
 mod host;
 mod interpolate;
+mod limited;
 mod paced;
+mod peek;
 pub mod redirect;
+mod sampled;
 mod secrets;
 mod state;
 mod written;
@@ -17,6 +20,8 @@ use document::Document;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tidegate_api::config::{Options, Problem};
@@ -66,6 +71,12 @@ pub struct PipelineFile {
     variable: Variables,
 }
 
+/// What names standard input in place of a file.
+pub const STDIN: &str = "-";
+
+/// The longest pipeline file, in bytes.
+const MAX_TEXT: u64 = 16 << 20;
+
 /// Looks up environment variables.
 pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
@@ -82,7 +93,7 @@ impl PipelineFile {
     /// A file that cannot be read, or is no TOML. Mistakes of its form are kept in [`PipelineFile::problems`], so that they are
     /// reported together with those that planning finds.
     pub fn read(path: &Path, variable: Variables) -> Result<PipelineFile, Vec<Mistake>> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
+        let text = read_text(path).map_err(|error| {
             let place = std::env::current_dir().map(|dir| format!(" (looked in `{}`)", dir.display())).unwrap_or_default();
             let looked = if path.is_relative() { place } else { String::new() };
             let message = format!("cannot read the pipeline file: {error}{looked}");
@@ -91,6 +102,18 @@ impl PipelineFile {
         let base_dir = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf();
         let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         PipelineFile::parse(&text, &path.display().to_string(), &stem, base_dir, variable)
+    }
+
+    /// Reads a text from standard input; relative paths start in the working directory.
+    ///
+    /// # Errors
+    /// As [`PipelineFile::read`].
+    pub fn from_stdin(variable: Variables) -> Result<PipelineFile, Vec<Mistake>> {
+        let text = text_of(std::io::stdin()).map_err(|error| {
+            let problem = Problem::whole(format!("cannot read the pipeline file from standard input: {error}"));
+            vec![Mistake { line: 0, column: 0, problem, file: STDIN.to_string() }]
+        })?;
+        PipelineFile::parse(&text, STDIN, "stdin", PathBuf::from("."), variable)
     }
 
     /// Reads a text that is called `file` in messages and `default_name` if it does not name itself.
@@ -136,6 +159,11 @@ impl PipelineFile {
     /// Where relative paths start.
     pub fn base_dir(&self) -> &Path {
         &self.base_dir
+    }
+
+    /// Whether it was read from standard input, which is then used up.
+    fn is_from_stdin(&self) -> bool {
+        self.file == STDIN
     }
 
     /// What must not be shown.
@@ -185,6 +213,23 @@ impl PipelineFile {
             Mistake { line, column, problem, file: self.file.clone() }
         });
         located.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+}
+
+/// The text of a file that a person wrote.
+///
+/// # Errors
+/// If it cannot be read, is no text, or has more than 16 MiB: a device has no end, and a sparse file holds nothing.
+pub fn read_text(path: &Path) -> std::io::Result<String> {
+    File::open(path).and_then(text_of)
+}
+
+fn text_of(reader: impl Read) -> std::io::Result<String> {
+    let mut text = String::new();
+    let length = reader.take(MAX_TEXT + 1).read_to_string(&mut text)?;
+    match length as u64 > MAX_TEXT {
+        true => Err(std::io::Error::new(std::io::ErrorKind::InvalidData, format!("it has more than {MAX_TEXT} bytes"))),
+        false => Ok(text),
     }
 }
 

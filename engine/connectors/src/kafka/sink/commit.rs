@@ -178,16 +178,20 @@ impl KafkaCommitter {
                     return Err(error);
                 }
                 Err(Trouble::Again(error)) => {
-                    if patience.is_over() {
+                    let is_over = patience.is_over();
+                    let suspect = self.held.as_ref().and_then(|held| held.session.suspect());
+                    if is_over {
                         self.give_up();
+                    }
+                    self.held = None;
+                    self.part = (self.part / 2).max(1);
+                    self.check_topics(suspect.as_deref())?;
+                    if is_over {
                         return Err(error);
                     }
                     tracing::warn!(%error, id = self.names.id, "a commit is tried again, from where the mark says");
-                    self.held = None;
-                    self.part = (self.part / 2).max(1);
-                    self.check_topic()?;
                     // Those who fence each other must not do it in step.
-                    let odd = u64::from(self.clock.monotonic().subsec_nanos() / 1000) % 50 + 7 * (self.names.generation.0 % 10);
+                    let odd = u64::from(self.clock.monotonic().subsec_micros()) % 50 + 7 * (self.names.generation.0 % 10);
                     pause(Duration::from_millis((25 << tries.min(6)) + odd));
                     tries += 1;
                 }
@@ -201,20 +205,20 @@ impl KafkaCommitter {
         }
     }
 
-    /// A topic that is gone does not come back by waiting.
-    fn check_topic(&self) -> Result<()> {
+    /// A topic that is gone does not come back by waiting. Looks at that of the mark, and at that of a record that was not delivered.
+    fn check_topics(&self, suspect: Option<&str>) -> Result<()> {
         self.topics.forget();
-        match self.topics.standings(&[(&self.topic, None)]) {
-            Ok(standings) => match standings.first() {
-                Some(Standing::Closed(why)) => Err(Error::config(format!(
-                    "topic `{}` {why}; the rows that were to be committed stay staged, and the next start commits them",
-                    self.topic
-                ))),
-                Some(Standing::Open(_)) | None => Ok(()),
-            },
-            // Whoever does not answer now is asked again by the next try.
-            Err(_) => Ok(()),
+        let asked: Vec<_> = [Some(self.topic.as_str()), suspect].into_iter().flatten().map(|topic| (topic, None)).collect();
+        // Whoever does not answer now is asked again by the next try.
+        let Ok(standings) = self.topics.standings(&asked) else { return Ok(()) };
+        for ((topic, _), standing) in asked.iter().zip(standings) {
+            if let Standing::Closed(why) = standing {
+                return Err(Error::config(format!(
+                    "topic `{topic}` {why}; the rows that were to be committed stay staged, and the next start commits them"
+                )));
+            }
         }
+        Ok(())
     }
 
     fn fenced(&self) -> Trouble {
@@ -340,12 +344,12 @@ impl KafkaCommitter {
                         // A later start may have committed and deleted it while this process stood still. The mark knows.
                         return Err(Trouble::Again(Error::external(fault)));
                     }
-                    let already = if until > 0 {
-                        format!("; {until} of {} segments before it are committed or could be", token.segments.len())
+                    let before = if first > 0 {
+                        format!("; the first {first} of its {} segments are committed", token.segments.len())
                     } else {
                         String::new()
                     };
-                    *outcome = Some(CommitOutcome::Lost(format!("{fault}{already}")));
+                    *outcome = Some(CommitOutcome::Lost(format!("{fault}{before}")));
                     break;
                 }
                 part.bytes += name.bytes;

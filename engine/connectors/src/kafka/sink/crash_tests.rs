@@ -8,7 +8,7 @@ mod mortal;
 
 use super::super::staged::StagedWriter;
 use super::*;
-use cluster::{World, brokers, delete_topic, make_topic, rows, token, unused, values};
+use cluster::{World, brokers, make_topic, rows, token, unused, values};
 use mortal::{Mortal, alone};
 use serde_json::json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,6 +16,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use tidegate_api::testkit::{ManualClock, MemoryStaging};
 use tidegate_api::{ErrorKind, EventTime, PreCommit, TransactionalSink as _};
+
+fn delete_topic(brokers: &str, name: &str) {
+    let options = rdkafka::admin::AdminOptions::new().operation_timeout(Some(Duration::from_secs(20)));
+    cluster::wait(cluster::admin(brokers).delete_topics(&[name], &options)).unwrap();
+}
 
 const POINTS: [Point; 6] = [Point::TakenOver, Point::Begun, Point::Produced, Point::Marked, Point::Committed, Point::Noted];
 
@@ -70,6 +75,7 @@ fn is_visible(outcomes: &[CommitOutcome]) -> bool {
     outcomes.iter().all(|outcome| matches!(outcome, CommitOutcome::Done | CommitOutcome::AlreadyDone))
 }
 
+/// P201, P205: what was committed is known by its mark, whatever answer came or did not come.
 #[test]
 #[ignore = "needs TIDEGATE_TEST_KAFKA"]
 fn kafka_a_commit_that_dies_anywhere_is_finished_by_another_instance() {
@@ -146,6 +152,7 @@ fn writes_nothing(answer: Result<Vec<CommitOutcome>>) {
     }
 }
 
+/// P203: a commit that arrives after the next start has looked.
 #[test]
 #[ignore = "needs TIDEGATE_TEST_KAFKA"]
 fn kafka_a_zombie_that_thaws_commits_nothing() {
@@ -261,7 +268,7 @@ fn kafka_mortal_a_topic_that_is_gone_ends_the_run() {
     let _alone = alone();
     // One that does not make topics by itself.
     let broker = Mortal::start(&["auto.create.topics.enable=false"]);
-    let world = World::new(&broker.brokers(), 1);
+    let world = World::new(&broker.brokers(), 1).with("properties", json!({ "transaction.timeout.ms": 6000 }));
     let mut running = committer(&world, 1);
     running.commit(Epoch(1), &[prepared(&world, 1, 0, 1, 0..10)]).unwrap();
     let token = prepared(&world, 1, 0, 2, 10..20);
@@ -329,7 +336,7 @@ fn kafka_a_group_that_others_commit_to_is_not_overwritten() {
 
 #[test]
 #[ignore = "starts a broker by TIDEGATE_TEST_KAFKA_MORTAL"]
-fn kafka_mortal_a_broker_killed_in_the_middle_of_a_commit() {
+fn kafka_mortal_p195_a_broker_killed_in_the_middle_of_a_commit() {
     let _alone = alone();
     for point in [Point::TakenOver, Point::Begun, Point::Produced, Point::Marked, Point::Committed] {
         let broker = Arc::new(std::sync::Mutex::new(Mortal::start(&[])));
@@ -424,6 +431,7 @@ fn forgotten(world: &World) {
     panic!("the broker never forgets the mark");
 }
 
+/// P204: a mark that the broker has forgotten.
 #[test]
 #[ignore = "starts a broker by TIDEGATE_TEST_KAFKA_MORTAL"]
 fn kafka_mortal_a_mark_that_expired_stops_the_commit_of_pending_rows() {

@@ -18,12 +18,15 @@ struct Shown {
     headers: Vec<(String, Option<String>)>,
 }
 
+/// A refused row: its number, the column at fault, the message.
+type Refused = (usize, Option<String>, String);
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// The records and the refused rows with column and message.
-fn write(mut options: Value, rows: &RecordBatch, keys: Option<&[&str]>) -> (Vec<Shown>, Vec<(usize, Option<String>, String)>) {
+fn write(mut options: Value, rows: &RecordBatch, keys: Option<&[&str]>) -> (Vec<Shown>, Vec<Refused>) {
     options["brokers"] = json!("b:1");
     options["topic"] = options.get("topic").cloned().unwrap_or(json!("t"));
     let config = KafkaSinkConfig::parse(options.as_object().unwrap(), Path::new(".")).unwrap();

@@ -187,6 +187,11 @@ impl Session {
         }
     }
 
+    /// The topic of the first record that was not delivered.
+    pub(super) fn suspect(&self) -> Option<String> {
+        self.deliveries.failed().map(|undelivered| undelivered.topic)
+    }
+
     /// The trouble of a record that was not delivered.
     fn undelivered(&self) -> Option<Trouble> {
         let undelivered: Undelivered = self.deliveries.failed()?;
