@@ -2,10 +2,70 @@
 
 #![allow(clippy::unwrap_used, reason = "only tests call this")]
 
+use crate::{root, shared};
 use flate2::read::MultiGzDecoder;
-use std::collections::BTreeMap;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::Path;
+
+/// How much of the flights there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// The whole of 2013.
+    Year,
+    /// Its first week.
+    Week,
+}
+
+/// Flights, and what their hourly windows by origin are.
+pub struct Flights {
+    /// How much there is.
+    pub extent: Extent,
+    /// A header and a line for each.
+    pub text: String,
+    /// As [`hourly_by_origin`] has them: by another program or by recomputing.
+    pub hourly: BTreeSet<String>,
+}
+
+impl Flights {
+    /// The whole year if this machine has it, the first week otherwise.
+    ///
+    /// # Panics
+    /// If they cannot be read.
+    pub fn largest() -> Flights {
+        match shared() {
+            Some(shared) => {
+                let folder = shared.join("data/nycflights13");
+                let hourly = unzipped(&folder.join("expected/hourly_by_origin.csv.gz")).lines().skip(1).map(str::to_string).collect();
+                Flights { extent: Extent::Year, text: unzipped(&folder.join("flights.csv.gz")), hourly }
+            }
+            None => Flights::week(),
+        }
+    }
+
+    /// The first week.
+    ///
+    /// # Panics
+    /// If it cannot be read.
+    pub fn week() -> Flights {
+        let text = unzipped(&root().join("examples/flights/data/flights-week1.csv.gz"));
+        let hourly = hourly_by_origin(&text).into_iter().collect();
+        Flights { extent: Extent::Week, text, hourly }
+    }
+}
+
+/// A window as [`hourly_by_origin`] has it, of a row with the columns `origin`, `windowStart`, `flights`, `cancelled`, `delay_sum`, `delay_max` and `miles`.
+///
+/// # Panics
+/// If a column is missing or is something else.
+pub fn hourly_row(row: &Value) -> String {
+    let start = format!("{}Z", row["windowStart"].as_str().unwrap().trim_end_matches('Z'));
+    let start = chrono::DateTime::parse_from_rfc3339(&start).unwrap();
+    let number = |name: &str| row[name].as_i64().map(|number| number.to_string()).unwrap_or_default();
+    let values = ["flights", "cancelled", "delay_sum", "delay_max", "miles"].map(number).join(",");
+    format!("{},{},{values}", row["origin"].as_str().unwrap(), start.timestamp_millis())
+}
 
 /// The text of a gzipped file.
 ///

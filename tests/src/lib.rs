@@ -2,6 +2,7 @@
 
 pub mod flights;
 pub mod places;
+pub mod process;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

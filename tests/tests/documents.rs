@@ -66,6 +66,10 @@ fn every_example_runs() {
     for folder in std::fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().path()) {
         let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
         for file in files.filter(|file| file.extension().is_some_and(|ending| ending == "toml")) {
+            if folder.ends_with("kafka") {
+                // They need a broker: `kafka_the_example_does_what_its_readme_says` runs them.
+                continue;
+            }
             let scratch = tempfile::tempdir().unwrap();
             let name = copied(&file, scratch.path());
             tidegate(scratch.path(), &["run", &name]);

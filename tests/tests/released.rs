@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 use tidegate_tests::{command, copy_tree, root};
 
 /// The released versions, each with the digest over its files' names and contents. A line is added with a release and never changed.
@@ -81,4 +82,36 @@ fn components_of_every_release_pass_the_kit() {
         }
         assert!(judged >= 4, "a source, a transform on rows and on columns, a sink: {judged}");
     }
+}
+
+/// The programs that stand for a plugin's outside run in groups of their own: the kit takes them along when it is told to end.
+#[test]
+fn a_kit_that_is_told_to_end_leaves_nothing_running() {
+    let scratch = tempfile::tempdir().unwrap();
+    copy_tree(&root().join("tests/fixtures/plugins/0.1.0/mask-pii"), scratch.path());
+    let table = scratch.path().join("outside.toml");
+    let service = "sleep 600 & echo $! > number; mv number child; echo '{}'; sleep 600";
+    let judged = fs::read_to_string(scratch.path().join("plugin.toml")).unwrap();
+    fs::write(&table, format!("{judged}\nservice = {service:?}\n")).unwrap();
+    let mut kit = Command::new(command());
+    kit.args(["plugin", "test", "--calls", "100000000"]).arg(scratch.path().join("mask-pii.wasm")).arg("--plugin-toml").arg(&table);
+    let mut kit = kit.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let child = wait_for(|| fs::read_to_string(scratch.path().join("child")).ok()).trim().to_string();
+    assert!(Command::new("kill").args(["-TERM", &kit.id().to_string()]).status().unwrap().success());
+    let status = kit.wait().unwrap();
+    assert_eq!(status.code(), Some(128 + 15), "{status}");
+    let stat = || fs::read_to_string(format!("/proc/{child}/stat"));
+    wait_for(|| stat().map_or(true, |stat| stat.contains(") Z ")).then_some(()));
+}
+
+/// Looks for up to a minute.
+#[allow(clippy::disallowed_methods, reason = "another process has its own clock")]
+fn wait_for<T>(look: impl Fn() -> Option<T>) -> T {
+    for _ in 0..1200 {
+        if let Some(found) = look() {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("waited for a minute")
 }

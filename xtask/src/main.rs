@@ -59,7 +59,7 @@ enum Task {
     },
     /// Kill, freeze and starve running pipelines of disk again and again, and compare what they wrote
     Chaos {
-        /// How many deaths and freezes, over all pipelines; faults of the disk come on top
+        /// How many deaths and freezes, over all pipelines, and as many with a Kafka broker; faults of the disk come on top
         #[arg(long, default_value_t = 30)]
         kills: u32,
     },
@@ -75,14 +75,14 @@ enum Task {
         #[arg(long)]
         simple: bool,
     },
-    /// Start or stop a server that tests run against
+    /// Start or stop the servers that tests run against
     Services {
         /// What to do
         #[arg(value_enum)]
         order: services::Order,
-        /// Which server
+        /// Which server; all of them without it
         #[arg(value_enum)]
-        service: services::Service,
+        service: Option<services::Service>,
     },
 }
 

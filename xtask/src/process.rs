@@ -14,9 +14,24 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs a program to its end; what it says is shown only if it fails.
+pub(crate) fn run_quietly(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| format!("cannot start `{}`", command.get_program().to_string_lossy()))?;
+    if !output.status.success() {
+        let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).trim().to_string()).join("\n");
+        bail!("`{}` ended with {}:\n{}", shown(command), output.status, said.trim());
+    }
+    Ok(())
+}
+
 /// Whether a program is there and answers.
 pub(crate) fn answers(program: &str, argument: &str) -> bool {
-    Command::new(program).arg(argument).output().is_ok_and(|output| output.status.success())
+    succeeds(program, &[argument])
+}
+
+/// Whether a program is there and ends well, whatever it says.
+pub(crate) fn succeeds(program: &str, arguments: &[&str]) -> bool {
+    Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
 }
 
 /// The cargo that runs this task.

@@ -3,14 +3,18 @@
 //! A server is installed once into the cache of this user and started on loopback. `up` starts it unless the one it started before
 //! still runs; `down` ends exactly that one, known by the number and the start of its process, and no other.
 
+mod install;
+pub(crate) mod kafka;
+pub(crate) mod postgres;
+pub(crate) mod recipe;
+mod running;
 pub(crate) mod s3;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::ValueEnum;
-use serde_json::{Value, json};
+use recipe::Recipe;
+use running::Running;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
 
 /// What to do.
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -22,127 +26,110 @@ pub(crate) enum Order {
 }
 
 /// A server.
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Service {
     /// SeaweedFS, which speaks the language of Amazon S3
     S3,
+    /// One node of Apache Kafka, with a plain and a secure listener
+    Kafka,
+    /// PostgreSQL
+    Postgres,
 }
 
-pub(crate) fn run(order: Order, service: Service) -> Result<()> {
-    match (order, service) {
-        (Order::Up, Service::S3) => {
-            let running = s3::up()?;
-            println!("{}", running.endpoint);
-            eprintln!("S3 at {} (keys {} / {}, bucket `{}`)", running.endpoint, s3::ACCESS_KEY, s3::SECRET_KEY, s3::BUCKET);
-            eprintln!("its tests: TIDEGATE_TEST_S3={} cargo test --workspace --tests -- --ignored s3_ --skip s3_mortal", running.endpoint);
-            eprintln!("the one that kills its server starts a server of its own: cargo xtask chaos");
+impl Service {
+    /// Those that tests need.
+    pub(crate) const TESTED: [Service; 2] = [Service::S3, Service::Kafka];
+
+    pub(crate) const ALL: [Service; 3] = [Service::S3, Service::Kafka, Service::Postgres];
+
+    /// Its name, which also begins the names of the tests that need it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Service::S3 => "s3",
+            Service::Kafka => "kafka",
+            Service::Postgres => "postgres",
         }
-        (Order::Down, Service::S3) => match s3::down()? {
-            Some(running) => eprintln!("stopped S3 at {}", running.endpoint),
-            None => eprintln!("S3 is not running, or was not started by `up`"),
-        },
+    }
+
+    /// The port that `up` takes if it is free.
+    fn port(self) -> u16 {
+        match self {
+            Service::S3 => 8333,
+            Service::Kafka => 9092,
+            Service::Postgres => 5432,
+        }
+    }
+
+    fn home(self) -> Result<PathBuf> {
+        match self {
+            Service::S3 | Service::Kafka => Ok(install::cache()?.join(self.name())),
+            Service::Postgres => postgres::home(),
+        }
+    }
+
+    /// How it is started over a folder, on `wanted` if that port is free; 0 is any.
+    pub(crate) fn over(self, folder: &Path, wanted: u16) -> Result<Recipe> {
+        match self {
+            Service::S3 => s3::over(folder, wanted),
+            Service::Kafka => kafka::over(folder, wanted),
+            Service::Postgres => postgres::over(folder, wanted),
+        }
+    }
+
+    /// What a person wants to know beside where it is.
+    fn notes(self) -> String {
+        match self {
+            Service::S3 => format!("keys {} / {}, bucket `{}`", s3::ACCESS_KEY, s3::SECRET_KEY, s3::BUCKET),
+            Service::Kafka => format!("{} tells of its secure listener", kafka::SECURE),
+            Service::Postgres => "the address has user and password".to_string(),
+        }
+    }
+}
+
+/// Starts or stops one server, or all of them.
+pub(crate) fn run(order: Order, service: Option<Service>) -> Result<()> {
+    let services = service.map_or(Service::ALL.to_vec(), |service| vec![service]);
+    for service in services {
+        match order {
+            Order::Up => {
+                let running = up(service)?;
+                println!("{}", running.endpoint);
+                eprintln!("{} at {} ({})", service.name(), running.endpoint, service.notes());
+                let told: Vec<String> = running.told.iter().map(|(name, value)| format!("{name}='{value}'")).collect();
+                let name = service.name();
+                eprintln!("its tests: {} cargo test --workspace --tests -- --ignored {name}_ --skip {name}_mortal", told.join(" "));
+            }
+            Order::Down => match down(service)? {
+                Some(running) => eprintln!("stopped {} at {}", service.name(), running.endpoint),
+                None => eprintln!("{} is not running, or was not started by `up`", service.name()),
+            },
+        }
+    }
+    if matches!(order, Order::Up) {
+        eprintln!("tests that kill their server are told how to start one of their own by `cargo xtask test` and `cargo xtask chaos`");
     }
     Ok(())
 }
 
-/// A server that was started: where it is, and which process it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Running {
-    pub(crate) endpoint: String,
-    process: u32,
-    /// When the process began, in the kernel's ticks: a number alone may be another process by now.
-    started: String,
+/// Starts the server of this user, unless it runs.
+fn up(service: Service) -> Result<Running> {
+    let folder = service.home()?;
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make `{}`", folder.display()))?;
+    let record = folder.join("running.json");
+    if let Some(running) = Running::read(&record).filter(Running::is_alive) {
+        return Ok(running);
+    }
+    let (_, running) = service.over(&folder, service.port())?.start()?;
+    running.record(&record)?;
+    Ok(running)
 }
 
-impl Running {
-    fn of(endpoint: String, process: u32) -> Result<Self> {
-        let started = started_at(process).with_context(|| format!("process {process} has ended at once"))?;
-        Ok(Running { endpoint, process, started })
-    }
-
-    /// Reads what [`Running::record`] wrote.
-    fn read(path: &Path) -> Option<Self> {
-        let record: Value = serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()?;
-        let text = |key: &str| record[key].as_str().map(str::to_string);
-        let process = u32::try_from(record["process"].as_u64()?).ok()?;
-        Some(Running { endpoint: text("endpoint")?, process, started: text("started")? })
-    }
-
-    fn record(&self, path: &Path) -> Result<()> {
-        let record = json!({ "endpoint": self.endpoint, "process": self.process, "started": self.started });
-        std::fs::write(path, format!("{record}\n")).with_context(|| format!("cannot write `{}`", path.display()))
-    }
-
-    fn is_alive(&self) -> bool {
-        started_at(self.process).as_deref() == Some(self.started.as_str())
-    }
-
-    /// Ends the process: by request, and by force if it does not heed that.
-    fn stop(&self) -> Result<()> {
-        for signal in ["-TERM", "-KILL"] {
-            if self.is_alive() {
-                Command::new("kill").args([signal, &self.process.to_string()]).status().context("cannot start `kill`")?;
-            }
-            if within(Duration::from_secs(10), || !self.is_alive()) {
-                return Ok(());
-            }
-        }
-        bail!("process {} does not end", self.process)
-    }
-}
-
-/// When a process began; `None` if there is none of this number, or it is a corpse.
-fn started_at(process: u32) -> Option<String> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name is in parentheses and may hold anything; the fields after it are fixed.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let state = fields.first()?;
-    (*state != "Z" && *state != "X").then(|| fields.get(19).map(|ticks| (*ticks).to_string())).flatten()
-}
-
-/// Waits until something holds, and says whether it came to that.
-#[allow(clippy::disallowed_methods, reason = "another process has its own clock")]
-fn within(limit: Duration, holds: impl Fn() -> bool) -> bool {
-    const STEP: Duration = Duration::from_millis(50);
-    let mut waited = Duration::ZERO;
-    while !holds() {
-        if waited >= limit {
-            return false;
-        }
-        std::thread::sleep(STEP);
-        waited += STEP;
-    }
-    true
-}
-
-/// Where servers are installed and keep what they hold: outside of the clone, so that another clone finds them too.
-fn cache() -> Result<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let cache = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
-    Ok(cache.context("neither XDG_CACHE_HOME nor HOME is set")?.join("tidegate").join("services"))
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test may end by panicking")]
-mod tests {
-    use super::*;
-    use std::process::Stdio;
-
-    #[test]
-    fn a_record_reads_back_and_names_one_process_only() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("s3.json");
-        assert_eq!(Running::read(&path), None);
-        // It waits for input that never comes.
-        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        let running = Running::of("http://x".into(), child.id()).unwrap();
-        running.record(&path).unwrap();
-        assert_eq!(Running::read(&path), Some(running.clone()));
-        let namesake = Running { started: "1".into(), ..running.clone() };
-        assert!(running.is_alive() && !namesake.is_alive());
-        namesake.stop().unwrap();
-        assert!(running.is_alive(), "a process of the same number and another start is left alone");
-        running.stop().unwrap();
-        assert!(!child.wait().unwrap().success());
-    }
+/// Stops the server that [`up`] started; `None` if there is none.
+fn down(service: Service) -> Result<Option<Running>> {
+    let record = service.home()?.join("running.json");
+    let Some(running) = Running::read(&record) else { return Ok(None) };
+    let was_alive = running.is_alive();
+    running.stop()?;
+    std::fs::remove_file(&record).with_context(|| format!("cannot remove `{}`", record.display()))?;
+    Ok(was_alive.then_some(running))
 }

@@ -20,7 +20,10 @@ pub mod fuzz;
 pub mod kafka;
 pub mod nexmark;
 pub mod page;
+mod pin;
 mod registry;
+mod shape;
+pub mod stdin;
 pub mod stdout;
 
-pub use registry::{Build, CONNECTORS, ConnectorCtx, ConnectorDef, OptionDef, SinkDef, SourceDef, sink, source};
+pub use registry::{Build, CONNECTORS, ConnectorCtx, ConnectorDef, OptionDef, Secrets, SinkDef, SourceDef, secrets, sink, source};

@@ -20,6 +20,7 @@ pub fn markdown() -> String {
             push_options(&mut page, sink.options);
         }
     }
+    page.push_str(include_str!("kafka.md"));
     page.push_str(include_str!("formats.md"));
     page
 }

@@ -1,7 +1,8 @@
 //! The list of connectors, and how one is made by name.
 
+use crate::stdin::StdinInput;
 use crate::stdout::StdoutTarget;
-use crate::{blackhole, files, kafka, nexmark, stdout};
+use crate::{blackhole, files, kafka, nexmark, stdin, stdout};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,20 +18,39 @@ pub struct ConnectorCtx {
     pub base_dir: PathBuf,
     /// The dataset's name, for messages.
     pub dataset: String,
+    /// The pipeline's name, from which defaults such as a consumer group are made; empty if the host gives none.
+    pub pipeline: String,
     /// Where the `stdout` sink writes; the process's standard output unless a host puts something else here.
     pub stdout: StdoutTarget,
+    /// What the `stdin` source reads; the process's standard input unless a host puts something else here.
+    pub stdin: StdinInput,
 }
 
 impl ConnectorCtx {
     /// The context of one dataset.
     pub fn new(base_dir: impl Into<PathBuf>, dataset: impl Into<String>) -> Self {
-        ConnectorCtx { base_dir: base_dir.into(), dataset: dataset.into(), stdout: StdoutTarget::process() }
+        let (stdout, stdin) = (StdoutTarget::process(), StdinInput::process());
+        ConnectorCtx { base_dir: base_dir.into(), dataset: dataset.into(), pipeline: String::new(), stdout, stdin }
+    }
+
+    /// Names the pipeline.
+    #[must_use]
+    pub fn with_pipeline(mut self, pipeline: impl Into<String>) -> Self {
+        self.pipeline = pipeline.into();
+        self
     }
 
     /// Sends what `stdout` sinks write somewhere else.
     #[must_use]
     pub fn with_stdout(mut self, stdout: StdoutTarget) -> Self {
         self.stdout = stdout;
+        self
+    }
+
+    /// Reads what `stdin` sources read from somewhere else. Sources that are made one after the other must be given the same.
+    #[must_use]
+    pub fn with_stdin(mut self, stdin: StdinInput) -> Self {
+        self.stdin = stdin;
         self
     }
 }
@@ -69,6 +89,14 @@ pub struct SinkDef {
     pub build: Build<dyn OutputSink>,
 }
 
+/// Options whose values nobody else may see. In a pipeline file they stand by reference only.
+pub struct Secrets {
+    /// The option that is a table of them; none if they are options themselves.
+    pub table: Option<&'static str>,
+    /// Their keys.
+    pub keys: &'static [&'static str],
+}
+
 /// One connector.
 pub struct ConnectorDef {
     /// Its name in pipeline files.
@@ -79,11 +107,13 @@ pub struct ConnectorDef {
     pub source: Option<SourceDef>,
     /// Its writing half.
     pub sink: Option<SinkDef>,
+    /// Which of its options are secrets.
+    pub secrets: &'static [Secrets],
 }
 
 /// Every native connector.
 pub const CONNECTORS: &[&ConnectorDef] =
-    &[&files::CONNECTOR, &stdout::CONNECTOR, &blackhole::CONNECTOR, &nexmark::CONNECTOR, &kafka::CONNECTOR];
+    &[&files::CONNECTOR, &kafka::CONNECTOR, &stdin::CONNECTOR, &stdout::CONNECTOR, &blackhole::CONNECTOR, &nexmark::CONNECTOR];
 
 /// Makes the source `connector` from its options.
 ///
@@ -107,6 +137,11 @@ pub fn sink(connector: &str, options: &Map<String, Value>, cx: &ConnectorCtx) ->
         Some(None) => Err(vec![Problem::at("sink", format!("`{connector}` cannot be written to, it only reads"))]),
         None => Err(vec![unknown(connector, "sink", |found| found.sink.is_some())]),
     }
+}
+
+/// Which options of `connector` are secrets; none of an unknown one.
+pub fn secrets(connector: &str) -> &'static [Secrets] {
+    find(connector).map_or(&[], |found| found.secrets)
 }
 
 /// The connector of a name; `file` and `arrow` are older names of `files`.

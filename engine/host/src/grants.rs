@@ -40,6 +40,23 @@ pub struct DirGrant {
 }
 
 impl Grants {
+    /// These grants; of each kind that there is none of, the others'.
+    #[must_use]
+    pub fn or(self, others: Grants) -> Grants {
+        fn either<T>(these: Vec<T>, others: Vec<T>) -> Vec<T> {
+            if these.is_empty() { others } else { these }
+        }
+        Grants {
+            dirs: either(self.dirs, others.dirs),
+            env: either(self.env, others.env),
+            clock: self.clock || others.clock,
+            random: self.random || others.random,
+            http: either(self.http, others.http),
+            tcp: either(self.tcp, others.tcp),
+            udp: either(self.udp, others.udp),
+        }
+    }
+
     /// Reads the table `allow`. Directories are relative to `base`.
     ///
     /// # Errors

@@ -166,7 +166,8 @@ pub fn markdown() -> String {
         "# The pipeline file\n\nMade from `engine/worker/src/reference.rs`; `cargo test -p tidegate -- --ignored write_the_page` writes it again.\n\n\
          A pipeline file is TOML: an optional `name` (by default the file's), tables `[settings]`, `[plugins.NAME]` and `[datasets.NAME]`, and a list \
          `[[stages]]`. An unknown key is a mistake, told with its line and the nearest known name. `${NAME}` and `${NAME:-otherwise}` stand for an \
-         environment variable, `${file:PATH}` for the content of a file beside the pipeline file; what comes from them is never printed.\n\n\
+         environment variable, `${file:PATH}` for the content of a file beside the pipeline file; what comes from them is never printed. \
+         Options that hold secrets, such as `sasl.password`, are written by reference only: a literal is a mistake.\n\n\
          A duration is text (`\"250ms\"`, `\"10s\"`, `\"1.5m\"`, `\"2h\"`, `\"7d\"`), or the key with `Ms` behind it and a whole number: \
          `checkpointEveryMs = 250`. A size is a number of bytes or text: `\"64KiB\"`, `\"1.5MiB\"`, `\"2GiB\"`.\n",
     );

@@ -3,38 +3,31 @@
 use crate::deck::Deck;
 use crate::world::{Pipeline, World};
 use crate::{Settings, disturb_with, kills};
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use tidegate_tests::flights::{hourly_by_origin, unzipped};
-use tidegate_tests::{plugin, root, shared};
+use tidegate_tests::flights::{Extent, Flights, hourly_row};
+use tidegate_tests::plugin;
 
-/// The flights, a file for each of some parts of them, and what their windows are by another program or by recomputing.
-struct Flights {
+/// The flights, a file for each of some parts of them, and what their windows are.
+struct Split {
     folder: tempfile::TempDir,
     rows: u64,
     hourly: BTreeSet<String>,
 }
 
-impl Flights {
-    /// The whole year if this machine has it, the first week otherwise.
-    fn new() -> Flights {
-        match shared() {
-            Some(shared) => {
-                let folder = shared.join("data/nycflights13");
-                let hourly = unzipped(&folder.join("expected/hourly_by_origin.csv.gz"));
-                Flights::split(&unzipped(&folder.join("flights.csv.gz")), 1, hourly.lines().skip(1).map(str::to_string).collect())
-            }
-            None => {
-                let text = unzipped(&root().join("examples/flights/data/flights-week1.csv.gz"));
-                let hourly = hourly_by_origin(&text).into_iter().collect();
-                Flights::split(&text, 2, hourly)
-            }
-        }
+impl Split {
+    /// By month or day.
+    fn new() -> Split {
+        let flights = Flights::largest();
+        let column = match flights.extent {
+            Extent::Year => 1,
+            Extent::Week => 2,
+        };
+        Split::by(&flights.text, column, flights.hourly)
     }
 
     /// A file for each value of a column.
-    fn split(text: &str, column: usize, hourly: BTreeSet<String>) -> Flights {
+    fn by(text: &str, column: usize, hourly: BTreeSet<String>) -> Split {
         let folder = tempfile::tempdir().unwrap();
         let (header, rows) = text.split_once('\n').unwrap();
         let mut files: BTreeMap<&str, String> = BTreeMap::new();
@@ -47,7 +40,7 @@ impl Flights {
         for (name, text) in &files {
             fs::write(folder.path().join(format!("{name}.csv")), text).unwrap();
         }
-        Flights { folder, rows: rows.lines().count() as u64, hourly }
+        Split { folder, rows: rows.lines().count() as u64, hourly }
     }
 
     fn pipeline(&self) -> Pipeline {
@@ -103,17 +96,13 @@ steps = [
 
 /// A row as the other program writes it.
 fn hourly(line: &str) -> String {
-    let row: Value = serde_json::from_str(line.split_once('\t').unwrap().1).unwrap();
-    let start = chrono::DateTime::parse_from_rfc3339(&format!("{}Z", row["windowStart"].as_str().unwrap().trim_end_matches('Z'))).unwrap();
-    let number = |name: &str| row[name].as_i64().map(|number| number.to_string()).unwrap_or_default();
-    let values = ["flights", "cancelled", "delay_sum", "delay_max", "miles"].map(number).join(",");
-    format!("{},{},{values}", row["origin"].as_str().unwrap(), start.timestamp_millis())
+    hourly_row(&serde_json::from_str(line.split_once('\t').unwrap().1).unwrap())
 }
 
 /// `TIDEGATE_CHAOS_KILLS` sets how many; half of them, as it is one pipeline of many.
 #[test]
 fn plugins_at_both_ends_survive_the_death_of_the_process() {
-    let flights = Flights::new();
+    let flights = Split::new();
     let faults = Deck::default().deal(kills(12).div_ceil(2), &[]);
     let pipeline = flights.pipeline();
     let (_, world) = disturb_with(&pipeline, &faults, None);
@@ -128,7 +117,7 @@ const EPOCH_EVERY: u64 = 40;
 #[test]
 fn plugins_at_both_ends_survive_the_end_of_their_instances() {
     let wanted: usize = std::env::var("TIDEGATE_CHAOS_TRAPS").map_or(30, |traps| traps.parse().unwrap());
-    let flights = Flights::new();
+    let flights = Split::new();
     let pipeline = flights.pipeline();
     let seconds = (wanted as u64 * TRAP_EVERY * 3 / 2) as f64 / 1000.0;
     let settings = Settings { every_ms: EPOCH_EVERY, trap_every_ms: Some(TRAP_EVERY), restarts: 1_000_000 };

@@ -10,16 +10,15 @@
 mod both_ends;
 mod deck;
 mod mounts;
-mod process;
 mod server;
 mod world;
 
 use deck::{Deck, Disk, Fault, Lasting, OF_THE_DISK, OF_THE_STORE};
-use process::{Run, pause, wait_until};
 use server::Server;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
+use tidegate_tests::process::{Run, pause, wait_until};
 use world::{Pipeline, Settings, World, of_a_server, pipelines};
 
 /// How long an input lasts for every fault, so that each leaves work for the next start.

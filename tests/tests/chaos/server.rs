@@ -1,10 +1,10 @@
 //! The S3 server that keeps epochs, to be killed and started again over what it has on disk. `TIDEGATE_TEST_S3_MORTAL` says how.
 
-use crate::process::wait_until;
 use serde_json::Value;
 use std::fs::{self, File};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use tidegate_tests::process::wait_until;
 
 pub(crate) struct Server {
     pub(crate) endpoint: String,

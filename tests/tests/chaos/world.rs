@@ -1,12 +1,12 @@
 //! The pipelines that are disturbed, each in a folder of its own, and what their outputs hold.
 
 use crate::mounts::{self, SmallDisk};
-use crate::process::Run;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tidegate_tests::places::Place;
+use tidegate_tests::process::Run;
 use tidegate_tests::{plugin, root};
 
 /// A pipeline: its text, and what is to be known of it.

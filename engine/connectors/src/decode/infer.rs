@@ -110,9 +110,23 @@ pub fn json(input: &[u8], last: bool, sample: usize) -> Result<SchemaRef> {
         lines.pop();
     }
     // Lines that are not objects are bad rows later; they say nothing about the schema.
-    let values =
-        lines.iter().filter_map(|line| serde_json::from_slice::<serde_json::Value>(line).ok()).filter(serde_json::Value::is_object);
-    let values: Vec<_> = values.take(sample).collect();
+    json_objects(lines.into_iter().filter_map(object).take(sample))
+}
+
+/// The schema of messages that are JSON, all of them.
+///
+/// # Errors
+/// `Config` if none is an object, or two disagree beyond repair.
+pub fn json_messages<'a>(messages: impl Iterator<Item = &'a [u8]>) -> Result<SchemaRef> {
+    json_objects(messages.map(|message| &message[byte_order_mark(message, true).unwrap_or(0)..]).filter_map(object))
+}
+
+fn object(text: &[u8]) -> Option<serde_json::Value> {
+    serde_json::from_slice::<serde_json::Value>(text).ok().filter(serde_json::Value::is_object)
+}
+
+fn json_objects(values: impl Iterator<Item = serde_json::Value>) -> Result<SchemaRef> {
+    let values: Vec<_> = values.collect();
     if values.is_empty() {
         return Err(Error::config("holds no object in its sample, declare a `schema`"));
     }

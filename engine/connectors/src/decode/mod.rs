@@ -31,7 +31,7 @@ pub use cells::CellError;
 pub use message::{DecodedMessages, Header, Message, MessageDecoder, MessageFormat, Meta, Tombstones};
 
 use ::arrow::array::RecordBatch;
-use ::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use ::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
 use std::sync::Arc;
 use tidegate_api::bad::RESCUED;
 use tidegate_api::{BadRow, Error, Result};
@@ -170,6 +170,12 @@ fn byte_order_mark(input: &[u8], last: bool) -> Option<usize> {
         return None;
     }
     Some(if input.starts_with(&MARK) { MARK.len() } else { 0 })
+}
+
+/// The moment that a text says, in milliseconds since 1970; without a zone it is UTC. `None` if it is none, or has a finer part.
+pub(crate) fn moment_millis(text: &str) -> Option<i64> {
+    let (seconds, nanos) = times::moment(text.as_bytes(), times::Zone::Utc)?;
+    times::in_unit(seconds, nanos, TimeUnit::Millisecond)
 }
 
 /// A column that this format cannot hold.

@@ -5,13 +5,13 @@ use crate::decode::csv::CsvFormat;
 use crate::decode::protobuf::{ProtobufFormat, ProtobufFraming};
 use crate::encode::TextOptions;
 use crate::registry::OptionDef;
+use crate::shape;
 use crate::stdout::text_options;
 use arrow::datatypes::SchemaRef;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tidegate_api::config::{Options, Problem};
-use tidegate_api::types;
 
 pub(super) const SOURCE_OPTIONS: &[OptionDef] = &[
     OptionDef {
@@ -185,7 +185,7 @@ impl FilesSourceConfig {
         let mut options = Options::new(map);
         let path = local_path(&mut options);
         let format = options.choice("format", &FORMATS);
-        let protobuf = protobuf(&mut options, format, base);
+        let protobuf = shape::protobuf(&mut options, format == Some(Format::Protobuf), ProtobufFraming::Bare, base);
         let compression = options.choice(
             "compression",
             &[
@@ -196,28 +196,9 @@ impl FilesSourceConfig {
                 ("zstd", Compression::Zst),
             ],
         );
-        let schema = options.value("schema").and_then(|value| match types::schema_of(value) {
-            Ok(schema) if schema.fields().is_empty() => {
-                options.problem("schema", "expected at least one column");
-                None
-            }
-            Ok(schema) => Some(schema),
-            Err(problems) => {
-                options.problems(problems.into_iter().map(|problem| problem.under(["schema".to_string()])));
-                None
-            }
-        });
-        let delimiter = options.string("delimiter");
-        if delimiter.as_ref().is_some_and(|text| !matches!(text.as_bytes(), [byte] if !b"\"\r\n".contains(byte))) {
-            options.problem("delimiter", "expected one ASCII character that is no quote and no line end");
-        }
-        let default = CsvFormat::default();
-        let csv = CsvFormat {
-            delimiter: delimiter.as_deref().and_then(|text| text.bytes().next()).unwrap_or(default.delimiter),
-            header: options.boolean("header").unwrap_or(default.header),
-            null_values: options.strings("nullValues").unwrap_or(default.null_values),
-        };
-        let infer_sample = options.unsigned("inferSample").map_or(1000, |sample| usize::try_from(sample).unwrap_or(usize::MAX));
+        let schema = shape::schema(&mut options);
+        let csv = CsvFormat { header: options.boolean("header").unwrap_or(CsvFormat::default().header), ..shape::csv(&mut options) };
+        let infer_sample = shape::infer_sample(&mut options);
         let order = options.choice("order", &[("name", Order::Name), ("modified", Order::Modified)]).unwrap_or(Order::Name);
         refuse(&mut options, "watch");
         // Older pipeline files say it; a file is a split here.
@@ -227,35 +208,6 @@ impl FilesSourceConfig {
             return Err(problems);
         }
         Ok(FilesSourceConfig { base: base.to_path_buf(), path, format, compression, schema, infer_sample, csv, protobuf, order })
-    }
-}
-
-/// What Protobuf messages are read with.
-fn protobuf(options: &mut Options<'_>, format: Option<Format>, base: &Path) -> Option<ProtobufFormat> {
-    if format != Some(Format::Protobuf) {
-        for key in ["descriptor", "message"] {
-            if options.value(key).is_some() {
-                options.problem(key, format!("`{key}` is for the format `protobuf`"));
-            }
-        }
-        return None;
-    }
-    let (path, message) = (options.require_string("descriptor"), options.require_string("message"));
-    let path = base.join(path?);
-    let message = message?;
-    match std::fs::read(&path) {
-        Err(error) => {
-            options.problem("descriptor", format!("`{}` cannot be read: {error}", path.display()));
-            None
-        }
-        Ok(bytes) => match ProtobufFormat::new(&bytes, &message, ProtobufFraming::Bare) {
-            Ok(format) => Some(format),
-            Err(error) => {
-                let key = if error.message().contains("no message") { "message" } else { "descriptor" };
-                options.problem(key, error.message());
-                None
-            }
-        },
     }
 }
 

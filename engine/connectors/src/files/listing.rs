@@ -73,8 +73,15 @@ fn at(path: &Path, skipped: &mut dyn FnMut(&Path, &str)) -> Result<Vec<PathBuf>>
         std::io::ErrorKind::NotFound => Error::external(format!("`{}` does not exist", path.display())),
         _ => Error::external(format!("`{}` cannot be read", path.display())).caused_by(error),
     };
-    if !fs::metadata(path).map_err(unreadable)?.is_dir() {
+    let about = fs::metadata(path).map_err(unreadable)?;
+    if about.is_file() {
         return Ok(vec![path.to_path_buf()]);
+    }
+    if !about.is_dir() {
+        let shown = path.display();
+        return Err(Error::config(format!(
+            "`{shown}` is neither a file nor a folder; what comes through a pipe is read by `connector = \"stdin\"`"
+        )));
     }
     let mut paths = Vec::new();
     for entry in fs::read_dir(path).map_err(unreadable)? {
@@ -144,6 +151,10 @@ mod tests {
         };
         let names = ["a.csv", "linked.csv"].map(String::from).to_vec();
         assert_eq!(read("."), (names.clone(), vec![dangling.clone(), socket.clone(), odd]));
+        // By itself it would be waited for without end.
+        let options = json!({ "path": "socket.csv" }).as_object().unwrap().clone();
+        let named = list(&FilesSourceConfig::parse(&options, folder.path()).unwrap(), &mut |_, _| {}).unwrap_err();
+        assert!(named.message().contains("neither a file nor a folder"), "{named}");
         // A pattern only matches names that are text.
         assert_eq!(read("*.csv"), (names, vec![dangling, socket]));
     }

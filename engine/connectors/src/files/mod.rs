@@ -9,7 +9,6 @@ mod open;
 mod part;
 mod partition;
 mod parts;
-mod pin;
 mod sink;
 mod source;
 mod staging;
@@ -34,4 +33,5 @@ pub const CONNECTOR: ConnectorDef = ConnectorDef {
           run starts over with `--fresh`.",
     source: Some(SourceDef { options: config::SOURCE_OPTIONS, build: source::build }),
     sink: Some(SinkDef { options: config::SINK_OPTIONS, guarantee: "exactly once", build: sink::build }),
+    secrets: &[],
 };

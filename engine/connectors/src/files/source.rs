@@ -3,9 +3,9 @@
 use super::config::FilesSourceConfig;
 use super::listing::{list, path_of};
 use super::open::{At, OpenFile, infer_schema};
-use super::pin;
 use crate::decode::Wanted;
 use crate::registry::ConnectorCtx;
+use crate::{pin, shape};
 use arrow::datatypes::SchemaRef;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -13,7 +13,6 @@ use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tidegate_api::bad::RESCUED;
 use tidegate_api::config::Problem;
 use tidegate_api::{
     Chunk, Discovered, Error, ErrorKind, InlineSource, PollRequest, Polled, Result, SourceCtx, SourcePlan, SourceReader, SourceRequest,
@@ -72,22 +71,12 @@ impl FilesSource {
         }
         Ok(self.inferred.get_or_init(|| Bound { schema: inferred.schema, pinned }).clone())
     }
-
-    fn wanted(&self, request: &SourceRequest, schema: SchemaRef) -> Result<Wanted> {
-        if !request.rescue {
-            return Ok(Wanted::some(schema, |column| request.wants(column)));
-        }
-        if schema.index_of(RESCUED).is_ok() {
-            return Err(Error::config(format!("the schema has a column `{RESCUED}`, which `onBadData = \"rescue\"` makes itself")));
-        }
-        Ok(Wanted::some(schema, |column| request.wants(column)).rescuing(request.wants(RESCUED)))
-    }
 }
 
 impl InlineSource for FilesSource {
     fn plan(&self, request: &SourceRequest) -> Result<SourcePlan> {
         let bound = self.bound(request)?;
-        Ok(SourcePlan::new(self.wanted(request, bound.schema)?.schema).with_pinned(bound.pinned))
+        Ok(SourcePlan::new(shape::wanted(request, bound.schema)?.schema).with_pinned(bound.pinned))
     }
 
     fn check(&self) -> Result<()> {
@@ -118,7 +107,7 @@ impl InlineSource for FilesSource {
         let bound = self.bound(&ctx.request)?;
         let mut reader = Reader {
             config: self.config.clone(),
-            wanted: self.wanted(&ctx.request, bound.schema)?,
+            wanted: shape::wanted(&ctx.request, bound.schema)?,
             inferred: bound.pinned.is_some(),
             ordinals: ctx.request.ordinals,
             waiting: VecDeque::new(),

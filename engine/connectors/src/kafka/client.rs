@@ -50,6 +50,7 @@ const DECIDED: &[(&str, &str)] = &[
     ("auto.offset.reset", "say `start`; an offset that is gone is an error"),
     ("isolation.level", "only committed records are read"),
     ("enable.partition.eof", "the connector needs it"),
+    ("statistics.interval.ms", "nobody reads them, and they would pile up while reading pauses"),
     ("partition.assignment.strategy", "partitions are assigned by the engine"),
     ("transactional.id", "it is made of the pipeline, the dataset and the task"),
     ("enable.idempotence", "a sink never runs without"),
@@ -182,8 +183,10 @@ impl Cluster {
     /// A configuration with everything that was given; what a caller sets afterwards is decided by the connector.
     pub(super) fn config(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
-        // A client that cannot connect says so at every try; the message that ends the run tells it once.
-        config.set_log_level(RDKafkaLogLevel::Warning).set("bootstrap.servers", &self.brokers).set("client.id", "tidegate");
+        // A client that cannot connect says so at every try; the message that ends the run tells it once. Who asks for its own
+        // account of what it does gets that.
+        let level = if self.properties.contains_key("debug") { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Warning };
+        config.set_log_level(level).set("bootstrap.servers", &self.brokers).set("client.id", "tidegate");
         for (key, value) in &self.properties {
             config.set(key, value);
         }
@@ -255,7 +258,11 @@ impl ClientContext for Voice {
 
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::debug!(target: "kafka", %error, "{reason}");
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_string());
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        // That all brokers are down follows what is wrong with each, and says less.
+        if last.is_none() || error.rdkafka_error_code() != Some(RDKafkaErrorCode::AllBrokersDown) {
+            *last = Some(reason.to_string());
+        }
     }
 
     fn generate_oauth_token(&self, _: Option<&str>) -> std::result::Result<OAuthToken, Box<dyn std::error::Error>> {
@@ -279,7 +286,7 @@ fn token(text: &str) -> Result<OAuthToken, String> {
 }
 
 /// Whether a code only says that nothing was heard.
-fn is_silence(code: RDKafkaErrorCode) -> bool {
+pub(super) fn is_silence(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode::{
         AllBrokersDown, BrokerTransportFailure, MessageTimedOut, OperationTimedOut, RequestTimedOut, Resolve, TimedOutQueue,
     };

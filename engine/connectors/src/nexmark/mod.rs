@@ -26,4 +26,5 @@ pub const CONNECTOR: ConnectorDef = ConnectorDef {
           Deterministic for a seed; makes only the columns that are read.",
     source: Some(SourceDef { options: config::OPTIONS, build: source::build }),
     sink: None,
+    secrets: &[],
 };

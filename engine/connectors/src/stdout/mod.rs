@@ -23,4 +23,5 @@ pub const CONNECTOR: ConnectorDef = ConnectorDef {
         guarantee: "at least once",
         build: sink::build,
     }),
+    secrets: &[],
 };

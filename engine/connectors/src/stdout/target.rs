@@ -35,6 +35,21 @@ impl StdoutTarget {
     }
 }
 
+/// Whatever is written in one call stays together.
+impl Write for StdoutTarget {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match StdoutTarget::write(self, bytes) {
+            Ok(()) => Ok(bytes.len()),
+            Err((0, error)) => Err(error),
+            Err((taken, _)) => Ok(taken),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl fmt::Debug for StdoutTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("StdoutTarget")

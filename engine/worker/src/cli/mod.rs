@@ -4,23 +4,29 @@
 //! reads it the same way, variables included.
 
 mod chaos;
+mod drain;
 mod inspect;
 mod lists;
+mod logs;
+mod new;
+mod peek;
 mod place;
 mod plan;
 mod plugin;
+mod printer;
 mod progress;
 mod run;
+mod sample;
 mod savepoint;
 mod trial;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use tidegate::StartOptions;
-use tidegate::file::{Mistake, PipelineFile};
+use tidegate::file::{Mistake, PipelineFile, STDIN};
 use tracing_subscriber::EnvFilter;
 
 /// A streaming dataflow engine whose connectors and transforms are WebAssembly components.
@@ -35,8 +41,11 @@ struct Args {
 enum Verb {
     /// Run a pipeline until its input ends or it is stopped
     Run {
-        /// The pipeline file
+        /// The pipeline file, or `-` to read it from standard input
         file: PathBuf,
+        /// Try it out: read at most so many rows of each input, print what comes of them, write nothing and keep nothing
+        #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["fresh", "takeover", "from", "drop_state"])]
+        limit: Option<u64>,
         /// Start over instead of going on from the newest epoch; what the run before has written stays where it is
         #[arg(long)]
         fresh: bool,
@@ -80,6 +89,27 @@ enum Verb {
     Validate {
         /// The pipeline file
         file: PathBuf,
+    },
+    /// Write a pipeline file that reads an input that is there, with its schema
+    New {
+        /// Files, by a path or pattern relative to the new file, or a topic as `kafka://HOST:PORT/TOPIC`
+        #[arg(long, value_name = "INPUT")]
+        from: String,
+        /// The new file; without it the input's name and `.toml`
+        file: Option<PathBuf>,
+    },
+    /// Show the first rows of an input, what cannot be read of them, and the schema to paste; the file may be unfinished
+    Peek {
+        /// The pipeline file
+        file: PathBuf,
+        /// The dataset, if the file reads more than one
+        dataset: Option<String>,
+        /// How many rows to show
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+        rows: u64,
+        /// How many seconds to wait for the next row
+        #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+        wait: u64,
     },
     /// Show the tasks, edges, columns and guarantees of a pipeline
     Plan {
@@ -171,17 +201,19 @@ pub(crate) fn main() -> ExitCode {
         }
     };
     let filter = EnvFilter::try_from_env("TIDEGATE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(logs::stderr).with_ansi(std::io::stderr().is_terminal());
     logs.compact().init();
     let code = match args.verb {
-        Verb::Run { file, fresh, takeover, from, drop_state, pause_at, freeze_at, trial } => {
+        Verb::Run { file, limit, fresh, takeover, from, drop_state, pause_at, freeze_at, trial } => {
             let start = StartOptions::default().with_fresh(fresh).with_takeover(takeover).with_from(from).with_drop_state(drop_state);
-            run::run(&file, &run::RunArgs { start, pause_at, freeze_at, trial })
+            run::run(&file, &run::RunArgs { start, limit, pause_at, freeze_at, trial })
         }
         Verb::Chaos { file, kills, seed, format, keep } => {
             chaos::chaos(&file, &chaos::ChaosArgs { kills, seed, json: format == ReportFormat::Json, keep })
         }
         Verb::Validate { file } => plan::validate(&file),
+        Verb::New { from, file } => new::new(&from, file.as_deref()),
+        Verb::Peek { file, dataset, rows, wait } => peek::peek(&file, dataset.as_deref(), rows, std::time::Duration::from_secs(wait)),
         Verb::Plan { file, format, explain } => plan::plan(&file, format, explain),
         Verb::Inspect { state, epoch, keys, verify, format } => {
             inspect::run(&state, &inspect::Wanted { epoch, keys, verify, json: format == ReportFormat::Json })
@@ -196,8 +228,11 @@ pub(crate) fn main() -> ExitCode {
 }
 
 /// Reads a pipeline file as every verb does.
-fn read(path: &std::path::Path) -> Result<Arc<PipelineFile>, Vec<Mistake>> {
-    PipelineFile::read(path, Arc::new(|name| std::env::var(name).ok())).map(Arc::new)
+fn read(path: &Path) -> Result<Arc<PipelineFile>, Vec<Mistake>> {
+    let variable = Arc::new(|name: &str| std::env::var(name).ok());
+    let file = if path == Path::new(STDIN) { PipelineFile::from_stdin(variable) } else { PipelineFile::read(path, variable) }?;
+    logs::mask_with(file.mask());
+    Ok(Arc::new(file))
 }
 
 /// Prints mistakes, and gives the exit code for them.

@@ -2,6 +2,7 @@
 
 use super::plan::block_on;
 use super::progress::Progress;
+use super::sample::Sample;
 use super::trial::Trial;
 use super::{read, refuse};
 use serde_json::{Value, json};
@@ -19,6 +20,7 @@ use tidegate_runtime::{KillHook, KillPoint};
 /// What `run` was asked for.
 pub(super) struct RunArgs {
     pub(super) start: StartOptions,
+    pub(super) limit: Option<u64>,
     pub(super) pause_at: Option<String>,
     pub(super) freeze_at: Option<String>,
     pub(super) trial: Option<String>,
@@ -36,12 +38,15 @@ pub(super) fn run(path: &Path, args: &RunArgs) -> u8 {
             return super::USAGE;
         }
     };
-    let (file, trial_host) = match &trial {
-        None => (file, TrialHost::default()),
-        Some(trial) => match redirect(trial, file) {
-            Ok(redirected) => redirected,
-            Err(code) => return code,
-        },
+    let mut sample = None;
+    let redirected = match (&trial, args.limit) {
+        (Some(trial), _) => redirect(trial, file),
+        (None, Some(limit)) => Sample::new().and_then(|made| sample.insert(made).of(file, limit)),
+        (None, None) => Ok((file, TrialHost::default())),
+    };
+    let (file, trial_host) = match redirected {
+        Ok(redirected) => redirected,
+        Err(code) => return code,
     };
     let stop = Arc::new(AtomicBool::new(false));
     if let Err(error) = stop_on_signals(&stop) {
@@ -73,6 +78,10 @@ pub(super) fn run(path: &Path, args: &RunArgs) -> u8 {
     let plugins = host_config().with_trap_every(traps);
     let stdout = StdoutTarget::new(Pipe { stop: Arc::clone(&stop) });
     let host = FileHost::new(Arc::clone(&file), settings, plugins, stop, Box::new(move |record| shown.show(record)));
+    let trial_host = match &sample {
+        Some(sample) => sample.labelled(trial_host, &stdout),
+        None => trial_host,
+    };
     let host = Arc::new(host.with_stdout(stdout).with_trial(trial_host));
     // All mistakes with their lines, before anything starts; the run itself would only name their paths.
     match block_on(host.check()) {

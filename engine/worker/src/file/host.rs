@@ -1,7 +1,8 @@
 //! The one-process host: a pipeline file behind the host contract.
 
+use super::limited::Limited;
 use super::paced::Paced;
-use super::{Mistake, PipelineFile};
+use super::{Mistake, PipelineFile, secrets};
 use crate::compute::Plugins;
 use crate::control::{Binding, BuildSignal, ControlPlane, HostSettings, Topology};
 use crate::options::{self, DATASET_KEYS};
@@ -16,14 +17,34 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_api::config::{Problem, problems_of};
 use tidegate_api::{Error, InlineSource, OutputSink, Result, SourceRequest, nearest, types};
 use tidegate_connectors::ConnectorCtx;
+use tidegate_connectors::stdin::StdinInput;
 use tidegate_connectors::stdout::StdoutTarget;
 use tidegate_host::HostConfig;
 use tidegate_runtime::RebuildSink;
 use tidegate_runtime::graph::NodeKind;
 
 /// The keys of sources that decide which columns there are.
-const SHAPING: [&str; 10] =
-    ["connector", "path", "format", "compression", "header", "delimiter", "nullValues", "descriptor", "message", "plugin"];
+const SHAPING: [&str; 19] = [
+    "connector",
+    "path",
+    "format",
+    "compression",
+    "header",
+    "delimiter",
+    "nullValues",
+    "descriptor",
+    "message",
+    "plugin",
+    "brokers",
+    "properties",
+    "topic",
+    "topics",
+    "pattern",
+    "avroSchema",
+    "framing",
+    "tombstones",
+    "meta",
+];
 
 /// What is told about every record of a run.
 pub type OnRecord = Box<dyn Fn(&Value) + Send + Sync>;
@@ -50,7 +71,14 @@ impl FileHost {
     ) -> Self {
         let plugins = Plugins::read(&settings, config).ok();
         settings.loaded_plugins = plugins.clone();
-        let builder = Builder { base_dir: file.base_dir.clone(), plugins, stdout: StdoutTarget::process(), trial: TrialHost::default() };
+        let builder = Builder {
+            base_dir: file.base_dir.clone(),
+            pipeline: file.name().to_string(),
+            plugins,
+            stdout: StdoutTarget::process(),
+            stdin: stdin_of(&file),
+            trial: TrialHost::default(),
+        };
         settings.rebuild_sink = Some(rebuild(&file, &builder));
         FileHost { roles: Roles::of(&file), builder, file, settings, stop, on_record, last: Mutex::new(Value::Null) }
     }
@@ -136,12 +164,55 @@ impl FileHost {
         self
     }
 
+    /// The datasets that are read from outside.
+    pub(super) fn inputs(&self) -> impl Iterator<Item = &str> {
+        let from_outside = |(name, dataset): &(&String, &Map<String, Value>)| !dataset.contains_key("sink") && !self.roles.is_written(name);
+        self.file.datasets.iter().filter(from_outside).map(|(name, _)| name.as_str())
+    }
+
+    /// A dataset's table.
+    pub(super) fn dataset(&self, name: &str) -> Option<&Map<String, Value>> {
+        self.file.datasets.get(name)
+    }
+
+    /// Whether stages write a dataset.
+    pub(super) fn is_written(&self, name: &str) -> bool {
+        self.roles.is_written(name)
+    }
+
+    /// The mistakes in the file's form.
+    pub(super) fn problems(&self) -> &[Problem] {
+        self.file.problems()
+    }
+
+    /// The source of a dataset.
+    pub(super) fn source_of(&self, name: &str, dataset: &Map<String, Value>) -> Result<Arc<dyn InlineSource>, Vec<Problem>> {
+        self.builder.source(name, dataset)
+    }
+
     /// The newest record.
     pub fn last_record(&self) -> Value {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn bind(&self, name: &str, dataset: &Map<String, Value>) -> Result<Binding, Vec<Problem>> {
+        let exposed = self.exposed(name, dataset);
+        match self.bind_halves(name, dataset) {
+            Ok(binding) if exposed.is_empty() => Ok(binding),
+            Ok(_) => Err(exposed),
+            Err(problems) => Err(exposed.into_iter().chain(problems).collect()),
+        }
+    }
+
+    /// The secrets of a dataset that the file shows.
+    fn exposed(&self, name: &str, dataset: &Map<String, Value>) -> Vec<Problem> {
+        let (Ok(chosen), Some(Value::Object(written))) = (Builder::choose(name, dataset), self.file.as_written(name)) else {
+            return Vec::new();
+        };
+        secrets::literal(&written, tidegate_connectors::secrets(chosen.connector))
+    }
+
+    fn bind_halves(&self, name: &str, dataset: &Map<String, Value>) -> Result<Binding, Vec<Problem>> {
         let options = dataset_keys(dataset);
         let written = self.roles.is_written(name);
         if !dataset.contains_key("sink") && !dataset.contains_key("connector") && written && self.roles.read.contains(name) {
@@ -199,10 +270,17 @@ impl Roles {
 #[derive(Clone)]
 struct Builder {
     base_dir: PathBuf,
+    pipeline: String,
     /// None if `[plugins]` is mistaken; planning says so.
     plugins: Option<Plugins>,
     stdout: StdoutTarget,
+    /// One for all that is made of the file, now or in a later start within the process.
+    stdin: StdinInput,
     trial: TrialHost,
+}
+
+fn stdin_of(file: &PipelineFile) -> StdinInput {
+    if file.is_from_stdin() { StdinInput::taken("the pipeline itself came from there") } else { StdinInput::process() }
 }
 
 /// What a trial does otherwise than a run.
@@ -212,6 +290,8 @@ pub struct TrialHost {
     pub stdout: BTreeMap<String, StdoutTarget>,
     /// How many rows a second each source gives; those that are not named as many as are asked for.
     pub pace: BTreeMap<String, f64>,
+    /// After how many rows every source ends, if not by itself.
+    pub limit: Option<u64>,
 }
 
 /// A connector's name, the key that gave it, and the connector's own options.
@@ -250,15 +330,21 @@ impl Builder {
     }
 
     fn cx(&self, name: &str) -> ConnectorCtx {
-        ConnectorCtx::new(&self.base_dir, name).with_stdout(self.trial.stdout.get(name).unwrap_or(&self.stdout).clone())
+        ConnectorCtx::new(&self.base_dir, name)
+            .with_pipeline(&self.pipeline)
+            .with_stdout(self.trial.stdout.get(name).unwrap_or(&self.stdout).clone())
+            .with_stdin(self.stdin.clone())
     }
 
     fn source(&self, name: &str, dataset: &Map<String, Value>) -> Result<Arc<dyn InlineSource>, Vec<Problem>> {
-        let source = self.unpaced(name, dataset)?;
-        Ok(match self.trial.pace.get(name) {
-            Some(pace) => Arc::new(Paced::new(source, *pace)),
-            None => source,
-        })
+        let mut source = self.unpaced(name, dataset)?;
+        if let Some(pace) = self.trial.pace.get(name) {
+            source = Arc::new(Paced::new(source, *pace));
+        }
+        if let Some(limit) = self.trial.limit {
+            source = Arc::new(Limited::new(source, limit));
+        }
+        Ok(source)
     }
 
     fn unpaced(&self, name: &str, dataset: &Map<String, Value>) -> Result<Arc<dyn InlineSource>, Vec<Problem>> {
@@ -356,7 +442,13 @@ impl ControlPlane for FileHost {
         if self.stop.load(Ordering::Relaxed) { BuildSignal::Stop } else { BuildSignal::Continue }
     }
 
-    async fn put_record(&self, _: &str, record: Value) -> Result<()> {
+    async fn put_record(&self, _: &str, mut record: Value) -> Result<()> {
+        // What went wrong is told in the words of brokers and servers, which repeat what they were given.
+        for words in ["error", "warning"] {
+            if let Some(words) = record.get_mut(words) {
+                self.file.mask().apply_to(words);
+            }
+        }
         (self.on_record)(&record);
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = record;
         Ok(())

@@ -4,6 +4,7 @@
 
 use serde_json::Value;
 use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
 use tidegate_api::config::Problem;
 
 /// Where values come from.
@@ -15,7 +16,7 @@ pub(super) struct Scope<'a> {
 }
 
 /// Replaces every reference below `value`, collecting mistakes and the texts that must not be shown.
-pub(super) fn interpolate(value: &mut Value, scope: &Scope<'_>, path: &mut Vec<String>, problems: &mut Vec<Problem>, mask: &mut Mask) {
+pub(super) fn interpolate(value: &mut Value, scope: &Scope<'_>, path: &mut Vec<String>, problems: &mut Vec<Problem>, mask: &Mask) {
     match value {
         Value::String(text) => match expand(text, scope, mask) {
             Ok(None) => {}
@@ -40,7 +41,7 @@ pub(super) fn interpolate(value: &mut Value, scope: &Scope<'_>, path: &mut Vec<S
     }
 }
 
-fn expand(text: &str, scope: &Scope<'_>, mask: &mut Mask) -> Result<Option<String>, String> {
+fn expand(text: &str, scope: &Scope<'_>, mask: &Mask) -> Result<Option<String>, String> {
     if !text.contains('$') {
         return Ok(None);
     }
@@ -85,28 +86,60 @@ fn resolve(reference: &str, scope: &Scope<'_>) -> Result<String, String> {
         .ok_or_else(|| format!("the environment variable `{name}` is not set; set it, or write `${{{name}:-default}}`"))
 }
 
-/// Texts that must not be shown to anybody.
+/// Whether a text is made of references alone, so that it tells nothing: no other characters, and nothing for a variable that is not set.
+pub(super) fn is_by_reference(text: &str) -> bool {
+    let mut rest = text;
+    while let Some(after) = rest.strip_prefix("${") {
+        let Some((reference, behind)) = after.split_once('}') else { return false };
+        if !reference.starts_with("file:") && reference.contains(":-") {
+            return false;
+        }
+        rest = behind;
+    }
+    rest.is_empty() && !text.is_empty()
+}
+
+/// Texts that must not be shown to anybody. Clones hide the same texts, so that what is learned later is hidden everywhere.
 #[derive(Debug, Clone, Default)]
 pub struct Mask {
-    hidden: Vec<String>,
+    hidden: Arc<RwLock<Vec<String>>>,
 }
 
 impl Mask {
     /// Shorter texts would hide half of every message, and are no secrets.
     const SHORTEST: usize = 4;
 
+    /// Shorter lines of a longer text stand in other texts too.
+    const SHORTEST_LINE: usize = 16;
+
     /// Never shows this text.
-    pub(super) fn hide(&mut self, text: &str) {
-        if text.len() >= Mask::SHORTEST && !self.hidden.iter().any(|hidden| hidden == text) {
-            self.hidden.push(text.to_string());
-            // The longest first, so that one which contains another is hidden whole.
-            self.hidden.sort_by_key(|hidden| std::cmp::Reverse(hidden.len()));
+    pub(super) fn hide(&self, text: &str) {
+        // A message may show one line of a key alone, or all of them with other line ends.
+        let lines = text.lines().filter(|line| line.len() >= Mask::SHORTEST_LINE);
+        let mut hidden = self.hidden.write().unwrap_or_else(PoisonError::into_inner);
+        for text in std::iter::once(text).filter(|text| text.len() >= Mask::SHORTEST).chain(lines) {
+            if !hidden.iter().any(|hidden| hidden == text) {
+                hidden.push(text.to_string());
+            }
         }
+        // The longest first, so that one which contains another is hidden whole.
+        hidden.sort_by_key(|hidden| std::cmp::Reverse(hidden.len()));
     }
 
     /// `text` with `***` for everything that came from a reference.
     pub fn apply(&self, text: &str) -> String {
-        self.hidden.iter().fold(text.to_string(), |text, hidden| text.replace(hidden.as_str(), "***"))
+        let hidden = self.hidden.read().unwrap_or_else(PoisonError::into_inner);
+        hidden.iter().fold(text.to_string(), |text, hidden| text.replace(hidden.as_str(), "***"))
+    }
+
+    /// Does the same to every text below a value.
+    pub fn apply_to(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.apply(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.apply_to(item)),
+            Value::Object(map) => map.values_mut().for_each(|item| self.apply_to(item)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
     }
 }
 
@@ -118,8 +151,8 @@ mod tests {
     fn run(mut value: Value) -> (Value, Vec<String>, Mask) {
         let variable = |name: &str| (name == "TOKEN").then(|| "s3cret-token".to_string());
         let scope = Scope { variable: &variable, base_dir: Path::new(".") };
-        let (mut problems, mut mask) = (Vec::new(), Mask::default());
-        interpolate(&mut value, &scope, &mut Vec::new(), &mut problems, &mut mask);
+        let (mut problems, mask) = (Vec::new(), Mask::default());
+        interpolate(&mut value, &scope, &mut Vec::new(), &mut problems, &mask);
         (value, problems.iter().map(ToString::to_string).collect(), mask)
     }
 
@@ -141,5 +174,26 @@ mod tests {
     fn what_came_from_a_reference_is_masked() {
         let (_, _, mask) = run(json!("${TOKEN}"));
         assert_eq!(mask.apply("http://s3cret-token@x"), "http://***@x");
+    }
+
+    #[test]
+    fn every_line_of_a_key_is_masked_and_a_clone_masks_what_is_learned_later() {
+        let mask = Mask::default();
+        let elsewhere = mask.clone();
+        mask.hide("-----BEGIN KEY-----\nMIIEvQIBADANBgkqhk\nshort\n-----END KEY-----");
+        assert_eq!(elsewhere.apply("near `MIIEvQIBADANBgkqhk`, which is short"), "near `***`, which is short");
+        let mut record = json!({ "error": "x MIIEvQIBADANBgkqhk", "outputs": [{ "why": "MIIEvQIBADANBgkqhk" }], "rows": 3 });
+        elsewhere.apply_to(&mut record);
+        assert_eq!(record, json!({ "error": "x ***", "outputs": [{ "why": "***" }], "rows": 3 }));
+    }
+
+    #[test]
+    fn by_reference_is_nothing_but_references() {
+        for text in ["${A}", "${file:a b}", "${A}${file:x:-y}"] {
+            assert!(is_by_reference(text), "{text}");
+        }
+        for text in ["", "a", "$${A}", "${A}x", "x${A}", "${A", "${A:-literal}", "$A"] {
+            assert!(!is_by_reference(text), "{text}");
+        }
     }
 }

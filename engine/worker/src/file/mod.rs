@@ -6,8 +6,12 @@
 pub(crate) mod document;
 mod host;
 mod interpolate;
+mod limited;
 mod paced;
+mod peek;
 pub mod redirect;
+mod sampled;
+mod secrets;
 mod state;
 mod written;
 
@@ -16,6 +20,8 @@ use document::Document;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tidegate_api::config::{Options, Problem};
@@ -65,6 +71,12 @@ pub struct PipelineFile {
     variable: Variables,
 }
 
+/// What names standard input in place of a file.
+pub const STDIN: &str = "-";
+
+/// The longest pipeline file, in bytes.
+const MAX_TEXT: u64 = 16 << 20;
+
 /// Looks up environment variables.
 pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
@@ -81,7 +93,7 @@ impl PipelineFile {
     /// A file that cannot be read, or is no TOML. Mistakes of its form are kept in [`PipelineFile::problems`], so that they are
     /// reported together with those that planning finds.
     pub fn read(path: &Path, variable: Variables) -> Result<PipelineFile, Vec<Mistake>> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
+        let text = read_text(path).map_err(|error| {
             let place = std::env::current_dir().map(|dir| format!(" (looked in `{}`)", dir.display())).unwrap_or_default();
             let looked = if path.is_relative() { place } else { String::new() };
             let message = format!("cannot read the pipeline file: {error}{looked}");
@@ -92,6 +104,18 @@ impl PipelineFile {
         PipelineFile::parse(&text, &path.display().to_string(), &stem, base_dir, variable)
     }
 
+    /// Reads a text from standard input; relative paths start in the working directory.
+    ///
+    /// # Errors
+    /// As [`PipelineFile::read`].
+    pub fn from_stdin(variable: Variables) -> Result<PipelineFile, Vec<Mistake>> {
+        let text = text_of(std::io::stdin()).map_err(|error| {
+            let problem = Problem::whole(format!("cannot read the pipeline file from standard input: {error}"));
+            vec![Mistake { line: 0, column: 0, problem, file: STDIN.to_string() }]
+        })?;
+        PipelineFile::parse(&text, STDIN, "stdin", PathBuf::from("."), variable)
+    }
+
     /// Reads a text that is called `file` in messages and `default_name` if it does not name itself.
     ///
     /// # Errors
@@ -100,9 +124,9 @@ impl PipelineFile {
         let document = Document::parse(text)
             .map_err(|(line, message)| vec![Mistake { line, column: 0, problem: Problem::whole(message), file: file.to_string() }])?;
         let mut root = Value::Object(document.root.clone());
-        let (mut problems, mut mask) = (Vec::new(), Mask::default());
+        let (mut problems, mask) = (Vec::new(), Mask::default());
         let scope = interpolate::Scope { variable: variable.as_ref(), base_dir: &base_dir };
-        interpolate::interpolate(&mut root, &scope, &mut Vec::new(), &mut problems, &mut mask);
+        interpolate::interpolate(&mut root, &scope, &mut Vec::new(), &mut problems, &mask);
         let root = root.as_object().cloned().unwrap_or_default();
 
         let mut options = Options::new(&root);
@@ -111,7 +135,7 @@ impl PipelineFile {
             options.problem("name", message);
         }
         let mut settings = options.table("settings").cloned().unwrap_or_default();
-        state::complete(&mut settings, variable.as_ref(), &mut mask);
+        state::complete(&mut settings, variable.as_ref(), &mask);
         let plugins = options.table("plugins").cloned().unwrap_or_default();
         let datasets = read_datasets(&mut options);
         let stages_key = if options.has(TRANSFORMS) && !options.has("stages") { TRANSFORMS } else { "stages" };
@@ -135,6 +159,11 @@ impl PipelineFile {
     /// Where relative paths start.
     pub fn base_dir(&self) -> &Path {
         &self.base_dir
+    }
+
+    /// Whether it was read from standard input, which is then used up.
+    fn is_from_stdin(&self) -> bool {
+        self.file == STDIN
     }
 
     /// What must not be shown.
@@ -164,7 +193,8 @@ impl PipelineFile {
     fn resolved(&self, written: &Value) -> tidegate_api::Result<Value> {
         let (mut value, mut problems) = (written.clone(), Vec::new());
         let scope = interpolate::Scope { variable: self.variable.as_ref(), base_dir: &self.base_dir };
-        interpolate::interpolate(&mut value, &scope, &mut Vec::new(), &mut problems, &mut Mask::default());
+        // A manifest may name another variable than the file does now; what that holds is a secret like the others.
+        interpolate::interpolate(&mut value, &scope, &mut Vec::new(), &mut problems, &self.mask);
         if problems.is_empty() { Ok(value) } else { Err(problems.into()) }
     }
 
@@ -183,6 +213,23 @@ impl PipelineFile {
             Mistake { line, column, problem, file: self.file.clone() }
         });
         located.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+}
+
+/// The text of a file that a person wrote.
+///
+/// # Errors
+/// If it cannot be read, is no text, or has more than 16 MiB: a device has no end, and a sparse file holds nothing.
+pub fn read_text(path: &Path) -> std::io::Result<String> {
+    File::open(path).and_then(text_of)
+}
+
+fn text_of(reader: impl Read) -> std::io::Result<String> {
+    let mut text = String::new();
+    let length = reader.take(MAX_TEXT + 1).read_to_string(&mut text)?;
+    match length as u64 > MAX_TEXT {
+        true => Err(std::io::Error::new(std::io::ErrorKind::InvalidData, format!("it has more than {MAX_TEXT} bytes"))),
+        false => Ok(text),
     }
 }
 

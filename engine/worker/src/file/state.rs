@@ -7,7 +7,7 @@ use tidegate_epochs::BucketUrl;
 use tidegate_epochs::store::bucket::config::{complete as fill, options_of};
 
 /// Completes `stateOptions` of `[settings]`, and hides the secrets among them, wherever they stand.
-pub(super) fn complete(settings: &mut Map<String, Value>, variable: &dyn Fn(&str) -> Option<String>, mask: &mut Mask) {
+pub(super) fn complete(settings: &mut Map<String, Value>, variable: &dyn Fn(&str) -> Option<String>, mask: &Mask) {
     let Some(url) = settings.get("stateUrl").and_then(Value::as_str).and_then(|text| BucketUrl::parse(text).ok()) else { return };
     let mut given = match settings.get("stateOptions") {
         None => Map::new(),
@@ -42,8 +42,8 @@ mod tests {
             "AWS_SECRET_ACCESS_KEY" => Some("from-the-environment".to_string()),
             _ => None,
         };
-        let (mut map, mut mask) = (settings.as_object().unwrap().clone(), Mask::default());
-        complete(&mut map, &variable, &mut mask);
+        let (mut map, mask) = (settings.as_object().unwrap().clone(), Mask::default());
+        complete(&mut map, &variable, &mask);
         (Value::Object(map), mask)
     }
 

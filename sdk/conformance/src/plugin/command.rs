@@ -1,12 +1,13 @@
 //! Commands that reach a plugin's outside: they fill it, empty it, and say what a reader sees.
 
+use super::group::Group;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 use tidegate_api::{Clock, Error, Result, SystemClock};
 
@@ -31,7 +32,7 @@ impl Command {
     pub(crate) fn parse(value: &Value) -> Result<Command, String> {
         let wrong = || format!("expected a line for `sh -c`, or a list of a program and its arguments, found `{value}`");
         match value {
-            Value::String(line) => Ok(Command::Shell(line.clone())),
+            Value::String(line) if !line.trim().is_empty() => Ok(Command::Shell(line.clone())),
             Value::Array(parts) => {
                 let parts: Option<Vec<String>> = parts.iter().map(|part| part.as_str().map(str::to_string)).collect();
                 parts.filter(|parts| !parts.is_empty()).map(Command::Program).ok_or_else(wrong)
@@ -61,25 +62,20 @@ impl Command {
         process
     }
 
-    /// Runs it in a folder, with more variables in its environment, and returns what it printed. Its standard input is empty.
+    /// Runs it in a folder, with more variables in its environment, and returns what it printed. Its standard input is empty. What it
+    /// leaves running is ended.
     ///
     /// # Errors
     /// `External` if it cannot be started, fails, prints too much or takes longer than `deadline`; with what it said on standard error.
     pub fn run(&self, folder: &Path, variables: &BTreeMap<String, String>, deadline: Duration) -> Result<String> {
         let failed = |what: String| Error::external(format!("the command `{self}` {what}"));
         let io = |error: std::io::Error| failed(format!("cannot be run: {error}"));
-        // Files, so that nobody has to read while it runs, and a child that it leaves behind holds nobody up.
+        // Files, so that nobody has to read while it runs.
         let (mut printed, mut complaints) = (tempfile::tempfile().map_err(io)?, tempfile::tempfile().map_err(io)?);
         let mut process = self.process(folder, variables);
         process.stdin(Stdio::null()).stdout(printed.try_clone().map_err(io)?).stderr(complaints.try_clone().map_err(io)?);
-        let mut child = process.spawn().map_err(io)?;
-        let ended = wait(&mut child, &printed, deadline);
-        if ended.is_err() {
-            // It may have ended by itself meanwhile.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        let status = ended.map_err(failed)?;
+        let mut group = Group::spawn(&mut process).map_err(io)?;
+        let status = wait(&mut group, &printed, deadline).map_err(failed)?;
         if !status.success() {
             return Err(failed(format!("failed with {status}; it said: {}", said(&mut complaints))));
         }
@@ -87,8 +83,8 @@ impl Command {
     }
 }
 
-fn wait(child: &mut Child, printed: &File, deadline: Duration) -> std::result::Result<std::process::ExitStatus, String> {
-    let ended = wait_until(deadline, || match child.try_wait() {
+fn wait(group: &mut Group, printed: &File, deadline: Duration) -> std::result::Result<std::process::ExitStatus, String> {
+    let ended = wait_until(deadline, || match group.ended() {
         Ok(Some(status)) => Some(Ok(status)),
         Ok(None) if printed.metadata().is_ok_and(|file| file.len() > MAX_OUTPUT) => {
             Some(Err(format!("printed more than {MAX_OUTPUT} bytes and was ended")))
@@ -158,7 +154,7 @@ mod tests {
         let error =
             Command::parse(&json!(["no-such-program"])).unwrap().run(folder.path(), &BTreeMap::new(), LONG).unwrap_err().to_string();
         assert!(error.contains("`no-such-program` cannot be run"), "{error}");
-        for odd in [json!([]), json!(7), json!([1])] {
+        for odd in [json!([]), json!(7), json!([1]), json!(" ")] {
             assert!(Command::parse(&odd).is_err(), "{odd}");
         }
     }

@@ -2,6 +2,7 @@
 
 mod any;
 mod command;
+mod group;
 mod service;
 mod sinks;
 mod step;
@@ -22,6 +23,7 @@ use tidegate_api::{ChangeMode, Error, Guarantee, Result, ResultExt, SinkInput, S
 use tidegate_host::{Plugin, PluginHost, PluginSpec, World};
 
 pub use command::Command;
+pub use group::end_all;
 pub use step::{StepAbout, judge_step};
 pub use table::Conformance;
 
@@ -147,16 +149,18 @@ pub fn judge_upgrade(host: &Arc<PluginHost>, old: &PluginSpec, new: &PluginSpec,
     Ok(judgement)
 }
 
-/// The plugin with the grants of the table, unless it has some, and with the secrets that it has not.
+/// The plugin with the grants and the secrets of the table that it has not been given otherwise.
 fn granted(spec: &PluginSpec, conformance: &Conformance) -> Result<PluginSpec> {
     let mut secrets = conformance.secrets.clone();
     secrets.retain(|name, _| !spec.secrets.contains_key(name));
     let mut granted = spec.clone().with_secrets(&secrets);
-    if spec.allow.is_empty() && !conformance.allow.is_empty() {
+    if !conformance.allow.is_empty() {
         // Directories are looked for when an instance is opened; commands may have to make them first.
         granted = granted.and_then(|spec| spec.with_base_dir(&conformance.folder).with_allow(&conformance.allow));
     }
-    granted.map_err(|problems| Error::from(problems).context("`[conformance]`"))
+    let mut granted = granted.map_err(|problems| Error::from(problems).context("`[conformance]`"))?;
+    granted.allow = spec.allow.clone().or(granted.allow);
+    Ok(granted)
 }
 
 /// No call of the suites before trapped, unless one was convicted of it.

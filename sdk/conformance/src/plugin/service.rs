@@ -1,12 +1,13 @@
 //! A program that stands for a plugin's outside while the plugin is judged: a server that answers it, say.
 
 use super::command::{Command, said, wait_until};
+use super::group::Group;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{ChildStdin, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tempfile::NamedTempFile;
@@ -22,7 +23,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// A running service. It ends when this is dropped.
 pub(super) struct Service {
     command: Command,
-    child: Mutex<Child>,
+    group: Mutex<Group>,
     /// Its end tells the service to end.
     stdin: Option<ChildStdin>,
     printed: NamedTempFile,
@@ -41,9 +42,9 @@ impl Service {
         let (printed, complaints) = (NamedTempFile::new().map_err(io)?, NamedTempFile::new().map_err(io)?);
         let mut process = command.process(folder, &BTreeMap::new());
         process.stdin(Stdio::piped()).stdout(printed.reopen().map_err(io)?).stderr(complaints.reopen().map_err(io)?);
-        let mut child = process.spawn().map_err(io)?;
-        let stdin = child.stdin.take();
-        let mut service = Service { command: command.clone(), child: Mutex::new(child), stdin, printed, complaints, names: Map::new() };
+        let mut group = Group::spawn(&mut process).map_err(io)?;
+        let stdin = group.stdin();
+        let mut service = Service { command: command.clone(), group: Mutex::new(group), stdin, printed, complaints, names: Map::new() };
         service.names = service.first_line(deadline)?;
         Ok(service)
     }
@@ -58,7 +59,7 @@ impl Service {
     /// # Errors
     /// `External` if it has ended, or prints without end.
     pub(super) fn check(&self) -> Result<()> {
-        let ended = self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait();
+        let ended = self.group.lock().unwrap_or_else(PoisonError::into_inner).ended();
         match ended {
             Ok(None) => {}
             Ok(Some(status)) => return Err(self.failed(&format!("ended with {status} while the plugin was judged"))),
@@ -74,7 +75,7 @@ impl Service {
     fn first_line(&self, deadline: Duration) -> Result<Map<String, Value>> {
         let found = wait_until(deadline, || {
             // Before the line is looked for, or one that was printed right before the end would be missed.
-            let ended = self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait();
+            let ended = self.group.lock().unwrap_or_else(PoisonError::into_inner).ended();
             let mut bytes = Vec::new();
             let read = self.printed.reopen().and_then(|file| file.take(MAX_LINE).read_to_end(&mut bytes));
             if let Err(error) = read {
@@ -109,13 +110,9 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         drop(self.stdin.take());
-        let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let ended = wait_until(GRACE, || child.try_wait().transpose());
-        if !matches!(ended, Some(Ok(_))) {
-            // It may have ended by itself meanwhile.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        let group = self.group.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // If it does not, it is ended with the group.
+        wait_until(GRACE, || group.ended().transpose());
     }
 }
 
@@ -192,9 +189,9 @@ mod tests {
     #[test]
     fn a_service_that_does_not_end_with_its_input_is_ended() {
         let service = start("echo '{}'; exec sleep 60", LONG).unwrap();
-        let id = service.child.lock().unwrap().id();
+        let number = service.group.lock().unwrap().number();
         drop(service);
-        assert!(!Path::new(&format!("/proc/{id}")).exists());
+        assert!(!Path::new(&format!("/proc/{number}")).exists());
     }
 
     #[test]
@@ -212,7 +209,7 @@ mod tests {
             assert!(error.contains(why), "{line}: {error}");
         }
         let service = start("echo '{}'; echo broken >&2", LONG).unwrap();
-        service.child.lock().unwrap().wait().unwrap();
+        wait_until(LONG, || service.group.lock().unwrap().ended().unwrap()).unwrap();
         let error = service.check().unwrap_err().to_string();
         assert!(error.contains("ended with exit status: 0 while the plugin was judged; it said: broken"), "{error}");
     }

@@ -26,7 +26,7 @@ pub struct Conformance {
     pub folder: PathBuf,
     /// The configuration, overlaid on that of the plugin.
     pub config: Map<String, Value>,
-    /// What it is granted, as `allow` of a pipeline file, unless the plugin was given grants already.
+    /// What it is granted, as `allow` of a pipeline file; a kind of grant that the plugin was given already is left as it is.
     pub allow: Map<String, Value>,
     /// The values of its secrets, unless it was given them already.
     pub secrets: Map<String, Value>,
@@ -129,6 +129,9 @@ impl Conformance {
         it.leftovers = command("leftovers");
         it.reset = command("reset");
         if let Some(deadline) = options.duration("deadline") {
+            if deadline.is_zero() {
+                options.problem("deadline", "a command needs some time; the least is `1ms`");
+            }
             it.deadline = deadline;
         }
         if let Some(wait) = options.duration("wait") {

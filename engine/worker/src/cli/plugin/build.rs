@@ -3,7 +3,7 @@
 use super::WayArg;
 use std::path::Path;
 use tidegate_api::{Error, ErrorKind};
-use tidegate_guests::{Error as BuildError, Machine, Package, Way, choose};
+use tidegate_guests::{Error as BuildError, Kind, Machine, Package, Way, choose};
 
 impl From<WayArg> for Way {
     fn from(way: WayArg) -> Self {
@@ -16,12 +16,26 @@ impl From<WayArg> for Way {
     }
 }
 
+/// What a person who builds a source or sink for WASI 0.1 would learn from a trap.
+const RANDOM: &str = "note: it asks for secure random numbers, as Rust's own hash maps do on wasm32-wasip1; grant `random = true`, \
+                      for a test `plugin test --allow random`";
+
+/// Whether a component may ask for secure random numbers. Where it cannot be read, nothing is said of it.
+fn asks_for_random(component: &Path) -> bool {
+    const NAME: &[u8] = b"wasi:random/random@";
+    std::fs::read(component).is_ok_and(|bytes| bytes.windows(NAME.len()).any(|window| window == NAME))
+}
+
 /// Builds the crate of a folder, says how, and prints where the component is.
 pub(super) fn build(dir: &Path, with: Option<WayArg>) -> u8 {
     let built = Package::read(dir).and_then(|package| {
         let choice = choose(package.kind, with.map(Way::from), &Machine::look(&package.folder))?;
         eprintln!("{} `{}`: {}", package.kind, package.name, choice.why);
-        choice.build(&package)
+        let built = choice.build(&package)?;
+        if package.kind != Kind::Transform && asks_for_random(&built) {
+            eprintln!("{RANDOM}");
+        }
+        Ok(built)
     });
     match built {
         Ok(path) => {

@@ -175,7 +175,7 @@ fn pair<'a>(argument: &str, text: &'a str) -> Result<(&'a str, &'a str), Vec<Pro
 }
 
 fn read_options(file: &Path) -> Result<Map<String, Value>, String> {
-    let text = std::fs::read_to_string(file).map_err(|error| format!("`{}` cannot be read: {error}", file.display()))?;
+    let text = tidegate::file::read_text(file).map_err(|error| format!("`{}` cannot be read: {error}", file.display()))?;
     let json = file.extension().is_some_and(|ending| ending == "json");
     let read = if json {
         serde_json::from_str(&text).map_err(|error| error.to_string())

@@ -4,11 +4,13 @@ use super::{LoadArgs, registered};
 use crate::cli::{CONFIG, failed};
 use clap::Args;
 use serde_json::Value;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 use tidegate::host::PluginHost;
 use tidegate_api::{Error, Result};
 use tidegate_conformance::Progress;
-use tidegate_conformance::plugin::{Conformance, judge};
+use tidegate_conformance::plugin::{Conformance, end_all, judge};
 
 /// The exit code when a promise was found broken.
 const CONVICTED: u8 = 1;
@@ -51,6 +53,7 @@ pub(super) fn test(args: &TestArgs) -> u8 {
         }
     };
     let judged = PluginHost::new(super::host_config()).and_then(|host| {
+        end_with_signals()?;
         let mut conformance = table(args)?;
         if let Some(calls) = args.calls {
             conformance.calls = calls;
@@ -84,6 +87,24 @@ pub(super) fn test(args: &TestArgs) -> u8 {
     if report.passed() { 0 } else { CONVICTED }
 }
 
+/// Told to end, by Ctrl-C or otherwise, it takes the programs along that stand for the plugin's outside: they run in groups of their own,
+/// which the terminal does not reach.
+fn end_with_signals() -> Result<()> {
+    /// What a shell adds to the number of the signal by which a program ended.
+    const BY_SIGNAL: i32 = 128;
+    let failed = |error: std::io::Error| Error::internal("cannot listen to signals").caused_by(error);
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
+    let listen = move || {
+        if let Some(signal) = signals.forever().next() {
+            end_all();
+            // At once: the judging thread would convict the plugin of what its outside no longer does.
+            signal_hook::low_level::exit(BY_SIGNAL + signal);
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(listen).map_err(failed)?;
+    Ok(())
+}
+
 fn write(folder: &Path, json: &Value, page: &str) -> Result<()> {
     let at = |error: std::io::Error| Error::config(format!("the report cannot be written into `{}`", folder.display())).caused_by(error);
     std::fs::create_dir_all(folder).map_err(at)?;
@@ -102,7 +123,7 @@ fn table(args: &TestArgs) -> Result<Conformance> {
         return Ok(Conformance::new("."));
     };
     let shown = file.display();
-    let text = std::fs::read_to_string(&file).map_err(|error| Error::config(format!("`{shown}` cannot be read: {error}")))?;
+    let text = tidegate::file::read_text(&file).map_err(|error| Error::config(format!("`{shown}` cannot be read: {error}")))?;
     let document: Value = toml::from_str(&text).map_err(|error| Error::config(format!("`{shown}`: {error}")))?;
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     match document.get("conformance") {

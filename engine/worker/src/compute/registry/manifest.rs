@@ -122,7 +122,7 @@ impl TransformManifest {
         if length > MAX_FILE {
             return Err(vec![format!("{shown}: it has {length} bytes; {MAX_FILE} are the most")]);
         }
-        let text = std::fs::read_to_string(path).map_err(|error| vec![format!("{shown}: {error}")])?;
+        let text = crate::file::read_text(path).map_err(|error| vec![format!("{shown}: {error}")])?;
         let folder = path.parent().unwrap_or(Path::new("."));
         let document = Document::parse(&text).map_err(|(line, message)| vec![format!("{shown}:{line}: {message}")])?;
         TransformManifest::parse(&document.root, folder, &text).map_err(|problems| {

@@ -2,22 +2,20 @@
 //!
 //! Rows go to stdout as JSON lines and nothing else does; bad rows, with the reason, and a summary go to stderr.
 
-mod drain;
 mod sink;
 
 use super::LoadArgs;
+use crate::cli::drain::{Drain, show_bad};
+use crate::cli::printer::Printer;
 use clap::Args;
-use drain::{Drain, show_bad};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tidegate::host::{Plugin, World};
 use tidegate_api::config::Problem;
-use tidegate_api::{
-    AnySink, Clock, Error, Generation, InlineSource, Output, OutputSink, Result, RunIdentity, Sink, SinkCtx, StepCtx, SystemClock,
-};
+use tidegate_api::{Clock, Generation, InlineSource, Output, Result, RunIdentity, StepCtx, SystemClock};
 use tidegate_connectors::ConnectorCtx;
-use tidegate_connectors::stdout::{StdoutSink, StdoutTarget, is_closed_pipe};
+use tidegate_connectors::stdout::is_closed_pipe;
 
 /// What `run` was asked for.
 #[derive(Debug, Args)]
@@ -92,25 +90,6 @@ impl RunArgs {
         }
         let made = tidegate_connectors::source("files", &options, &ConnectorCtx::new("", "input"));
         Some(made.map_err(|problems| problems.into_iter().map(|problem| problem.under(["--input"])).collect()))
-    }
-}
-
-/// Prints rows as JSON lines.
-struct Printer(Box<dyn Sink>);
-
-impl Printer {
-    fn open(schema: arrow::datatypes::SchemaRef, identity: &RunIdentity) -> Result<Printer> {
-        match StdoutSink::json(StdoutTarget::process()).open(SinkCtx::new(identity.clone(), schema))? {
-            AnySink::AtLeastOnce(sink) => Ok(Printer(sink)),
-            AnySink::Transactional(_) => Err(Error::internal("standard output has no transactions")),
-        }
-    }
-
-    /// Prints rows, and says on stderr which cannot be printed.
-    fn print(&mut self, rows: &arrow::array::RecordBatch) -> Result<u64> {
-        let written = self.0.write(rows, None)?;
-        written.bad.iter().for_each(|bad| eprintln!("bad row: {}", bad.message));
-        Ok((rows.num_rows() - written.bad.len()) as u64)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A sink: one epoch, from recovery to commit.
 
-use super::drain::{Drain, attempt, later, show_bad};
+use crate::cli::drain::{Drain, attempt, later, show_bad};
 use arrow::array::RecordBatch;
 use serde_json::Value;
 use std::sync::Arc;

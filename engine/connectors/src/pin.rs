@@ -12,7 +12,7 @@ use tidegate_api::{Error, Result, types};
 const IPC: &str = "ipc:";
 
 /// The text of a schema; [`read`] gives it back exactly.
-pub(super) fn text(schema: &Schema) -> String {
+pub(crate) fn text(schema: &Schema) -> String {
     let columns = schema.fields().iter().map(|field| {
         let name = types::name(field.data_type());
         if field.is_nullable() {
@@ -36,7 +36,7 @@ pub(super) fn text(schema: &Schema) -> String {
 ///
 /// # Errors
 /// `Internal` if [`text`] did not make it.
-pub(super) fn read(text: &str) -> Result<SchemaRef> {
+pub(crate) fn read(text: &str) -> Result<SchemaRef> {
     let wrong = || Error::internal(format!("the pinned schema `{text}` cannot be read; start over with `--fresh`"));
     match text.strip_prefix(IPC) {
         Some(digits) => {
