@@ -52,7 +52,7 @@ const DECIDED: &[(&str, &str)] = &[
     ("enable.partition.eof", "the connector needs it"),
     ("statistics.interval.ms", "nobody reads them, and they would pile up while reading pauses"),
     ("partition.assignment.strategy", "partitions are assigned by the engine"),
-    ("transactional.id", "it is made of the pipeline, the dataset and the task"),
+    ("transactional.id", "it is made of the names of pipeline and dataset"),
     ("enable.idempotence", "a sink never runs without"),
     ("acks", "a sink waits for all replicas in sync"),
     ("request.required.acks", "a sink waits for all replicas in sync"),
