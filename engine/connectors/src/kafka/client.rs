@@ -187,6 +187,8 @@ impl Cluster {
         // account of what it does gets that.
         let level = if self.properties.contains_key("debug") { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Warning };
         config.set_log_level(level).set("bootstrap.servers", &self.brokers).set("client.id", "tidegate");
+        // The client's own ten seconds are long for a broker that is back; nothing is gained by them against one that is not.
+        config.set("reconnect.backoff.max.ms", "2000");
         for (key, value) in &self.properties {
             config.set(key, value);
         }

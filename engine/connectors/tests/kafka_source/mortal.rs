@@ -129,7 +129,7 @@ fn kafka_mortal_a_broker_that_hangs_is_found_out_and_a_thawed_one_is_read_on() {
     let broker = Mortal::start();
     let topic = broker.world.topic("frozen", 1);
     broker.world.send(&topic, 0, &rows(0..10));
-    let options = json!({ "properties": { "socket.timeout.ms": 2000 } });
+    let options = json!({ "brokerTimeout": "10m", "properties": { "socket.timeout.ms": 2000 } });
     let mut reading = Reading::all(broker.world.source(&topic, options).as_ref());
     reading.until_all(SplitState::CaughtUp);
     broker.signal("-STOP");

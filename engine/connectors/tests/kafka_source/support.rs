@@ -25,7 +25,7 @@ use tidegate_api::{
 use tidegate_connectors::ConnectorCtx;
 
 /// How long anything may take that a broker is asked for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) fn brokers() -> String {
     std::env::var("TIDEGATE_TEST_KAFKA").expect("set TIDEGATE_TEST_KAFKA=HOST:PORT to the broker that these tests may use")
