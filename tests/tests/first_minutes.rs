@@ -92,6 +92,15 @@ fn a_look_at_the_wrong_thing_says_what_there_is() {
 }
 
 #[test]
+fn a_secret_that_the_file_shows_is_refused_before_anybody_is_asked() {
+    let text = "[datasets.orders]\nconnector = \"kafka\"\nbrokers = \"127.0.0.1:1\"\ntopic = \"orders\"\nproperties = { \"sasl.password\" = \"hidden-one\" }\n";
+    let output = tidegate(folder_with(text).path(), &["peek", "p.toml"]);
+    assert_eq!(output.status.code(), Some(78), "{}", said(&output));
+    assert!(said(&output).contains("p.toml:5: datasets.orders.properties.sasl.password: "), "{}", said(&output));
+    assert!(!said(&output).contains("hidden-one"), "{}", said(&output));
+}
+
+#[test]
 fn an_endless_input_is_looked_at_for_a_while() {
     let folder = folder_with("[datasets.events]\nconnector = \"nexmark\"\n");
     let output = tidegate(folder.path(), &["peek", "p.toml", "--rows", "3"]);

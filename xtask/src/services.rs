@@ -40,6 +40,7 @@ impl Service {
     /// Those that tests need.
     pub(crate) const TESTED: [Service; 2] = [Service::S3, Service::Kafka];
 
+    /// All of them.
     pub(crate) const ALL: [Service; 3] = [Service::S3, Service::Kafka, Service::Postgres];
 
     /// Its name, which also begins the names of the tests that need it.

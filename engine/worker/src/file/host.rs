@@ -205,7 +205,7 @@ impl FileHost {
     }
 
     /// The secrets of a dataset that the file shows.
-    fn exposed(&self, name: &str, dataset: &Map<String, Value>) -> Vec<Problem> {
+    pub(super) fn exposed(&self, name: &str, dataset: &Map<String, Value>) -> Vec<Problem> {
         let (Ok(chosen), Some(Value::Object(written))) = (Builder::choose(name, dataset), self.file.as_written(name)) else {
             return Vec::new();
         };

@@ -26,14 +26,16 @@ impl FileHost {
             let hint = nearest::hint(&name, inputs);
             return Err(vec![Problem::whole(format!("there is no dataset `{name}`{hint}"))]);
         };
-        let at = |problem: Problem| problem.under(["datasets", &name]);
+        let at = |problem: Problem| problem.under(["datasets", name.as_str()]);
         if self.is_written(&name) {
             let message = format!("stages write `{name}`; `run --limit` shows what they make");
             return Err(vec![at(Problem::whole(message))]);
         }
         // What was found wrong with the file's form where this dataset stands; interpolation reports there too.
         let here = |problem: &&Problem| problem.path.first().is_some_and(|key| key == "datasets") && problem.path.get(1) == Some(&name);
-        let found: Vec<Problem> = self.problems().iter().filter(here).cloned().collect();
+        let mut found: Vec<Problem> = self.problems().iter().filter(here).cloned().collect();
+        // What stands in the file for everybody to read is masked nowhere, in errors of the outside neither.
+        found.extend(self.exposed(&name, dataset).into_iter().map(at));
         if !found.is_empty() {
             return Err(found);
         }
