@@ -7,7 +7,7 @@ use super::source_config::{SourceConfig, Start, Topics};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tidegate_api::nearest::hint;
 use tidegate_api::{Error, Result};
@@ -152,7 +152,10 @@ impl Explorer {
 
     /// The end of a partition, if its broker answers soon.
     pub(super) fn probe(&self, partition: &Partition, wait: Duration) -> Option<i64> {
-        let answer = edges(&self.consumer, [partition], Offset::End, wait);
+        // What the client knows of the leader may be older than the last failure, and it asks with it again and again: a broker that was
+        // away leads with another epoch and refuses the old one.
+        let answer =
+            self.consumer.fetch_metadata(Some(&partition.topic), wait).and_then(|_| edges(&self.consumer, [partition], Offset::End, wait));
         self.listen();
         answer.ok()?.into_values().next()
     }
@@ -163,9 +166,16 @@ impl Explorer {
             return Ok(BTreeMap::new());
         }
         let what = format!("asking for the offsets of {}", shown(partitions));
-        let lows = self.ask(&what, |wait| edges(&self.consumer, partitions, Offset::Beginning, wait))?;
+        let edges = |which, wait| {
+            edges(&self.consumer, partitions, which, wait).inspect_err(|_| {
+                // The next try may need newer knowledge of the leaders than this one had.
+                let topics: BTreeSet<&str> = partitions.iter().map(|partition| partition.topic.as_str()).collect();
+                topics.into_iter().for_each(|topic| drop(self.consumer.fetch_metadata(Some(topic), wait)));
+            })
+        };
+        let lows = self.ask(&what, |wait| edges(Offset::Beginning, wait))?;
         // Asked later, so that no end lies before its beginning.
-        let highs = self.ask(&what, |wait| edges(&self.consumer, partitions, Offset::End, wait))?;
+        let highs = self.ask(&what, |wait| edges(Offset::End, wait))?;
         let ranges = lows.into_iter().zip(highs).map(|((partition, low), (_, high))| (partition, Range { low, high: high.max(low) }));
         Ok(ranges.collect())
     }
@@ -275,6 +285,8 @@ fn is_passing(error: &KafkaError) -> bool {
                 Code::BadMessage
                     | Code::LeaderNotAvailable
                     | Code::NotLeaderForPartition
+                    | Code::FencedLeaderEpoch
+                    | Code::UnknownLeaderEpoch
                     | Code::OffsetNotAvailable
                     | Code::CoordinatorNotAvailable
                     | Code::CoordinatorLoadInProgress
