@@ -32,7 +32,7 @@ pub mod wake;
 
 pub use bad::{BadReason, BadRow, OnBadData};
 pub use clock::{Clock, SystemClock};
-pub use counter::Counter;
+pub use counter::{Counter, Gauge, OutsideMeters};
 pub use error::{Error, ErrorKind, Result, ResultExt, Retry};
 pub use event::{Barrier, BarrierKind, Event, Watermark};
 pub use ids::{Epoch, Generation, RunId, RunIdentity, SplitId, VnodeRange};

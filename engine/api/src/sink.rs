@@ -1,6 +1,6 @@
 //! The contract of sinks: write, report refusals, and for exactly-once pre-commit at the barrier and commit after the manifest.
 
-use crate::{Clock, Counter, Epoch, Error, Result, RunIdentity, Staging, SystemClock, Wake};
+use crate::{Clock, Counter, Epoch, Error, OutsideMeters, Result, RunIdentity, Staging, SystemClock, Wake};
 use arrow::array::{BinaryArray, RecordBatch};
 use arrow::datatypes::{Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
@@ -149,6 +149,8 @@ pub struct SinkCtx {
     pub mode: ChangeMode,
     /// Counts rows written.
     pub emitted: Counter,
+    /// What the writer tells of its outside, for those who watch.
+    pub meters: OutsideMeters,
     /// Whether this output runs exactly-once.
     pub exactly_once: bool,
     /// The epoch a restored run continues after; `None` for a fresh one.
@@ -175,6 +177,7 @@ impl SinkCtx {
             schema,
             mode: ChangeMode::Append,
             emitted: Counter::new(),
+            meters: OutsideMeters::default(),
             exactly_once: false,
             restored: None,
             acker: BarrierAcker::new(Wake::noop()),
@@ -216,6 +219,13 @@ impl SinkCtx {
     #[must_use]
     pub fn with_emitted(mut self, counter: Counter) -> Self {
         self.emitted = counter;
+        self
+    }
+
+    /// Sets the measures.
+    #[must_use]
+    pub fn with_meters(mut self, meters: OutsideMeters) -> Self {
+        self.meters = meters;
         self
     }
 

@@ -1,6 +1,6 @@
 //! The contract of sources: splits, opaque positions, and chunks that say where to go on.
 
-use crate::{BadRow, ChangeMode, Clock, Counter, EventTime, Result, RunIdentity, SplitId, SystemClock, Wake};
+use crate::{BadRow, ChangeMode, Clock, Counter, EventTime, OutsideMeters, Result, RunIdentity, SplitId, SystemClock, Wake};
 use arrow::array::{RecordBatch, UInt64Array};
 use arrow::datatypes::SchemaRef;
 use serde::{Deserialize, Serialize};
@@ -284,6 +284,8 @@ pub struct SourceCtx {
     pub run: RunIdentity,
     /// Counts bad rows the reader dropped itself; rows reported in [`Chunk::bad`] are counted by the task.
     pub bad_rows: Counter,
+    /// What the reader tells of its outside, for those who watch.
+    pub meters: OutsideMeters,
     /// The only clock a reader may use.
     pub clock: Arc<dyn Clock>,
     /// Makes the task poll again, for sources that are told of new rows.
@@ -302,6 +304,7 @@ impl SourceCtx {
             request: SourceRequest::all(),
             run,
             bad_rows: Counter::new(),
+            meters: OutsideMeters::default(),
             clock: Arc::new(SystemClock),
             wake: Wake::noop(),
         }
@@ -347,6 +350,13 @@ impl SourceCtx {
     #[must_use]
     pub fn with_bad_rows(mut self, counter: Counter) -> Self {
         self.bad_rows = counter;
+        self
+    }
+
+    /// Sets the measures.
+    #[must_use]
+    pub fn with_meters(mut self, meters: OutsideMeters) -> Self {
+        self.meters = meters;
         self
     }
 
