@@ -25,5 +25,6 @@ mod registry;
 mod shape;
 pub mod stdin;
 pub mod stdout;
+pub mod table;
 
 pub use registry::{Build, CONNECTORS, ConnectorCtx, ConnectorDef, OptionDef, Secrets, SinkDef, SourceDef, secrets, sink, source};

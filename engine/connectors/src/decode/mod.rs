@@ -23,11 +23,15 @@ mod rows;
 mod texts;
 mod times;
 mod typed;
+mod values;
 
 #[cfg(test)]
 mod tests;
 
 pub use cells::CellError;
+pub(crate) use typed::Value;
+pub(crate) use values::{ValueRows, is_value};
+
 pub use message::{DecodedMessages, Header, Message, MessageDecoder, MessageFormat, Meta, Tombstones};
 
 use ::arrow::array::RecordBatch;
