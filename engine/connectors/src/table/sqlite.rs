@@ -155,6 +155,10 @@ fn open(path: &Path, timeout: Duration) -> Result<Connection, Failure> {
 
 /// What an error says about the next attempt.
 fn failure(error: &rusqlite::Error) -> Failure {
+    // Names and syntax: the same statement is answered so again.
+    if let rusqlite::Error::SqlInputError { msg, .. } = error {
+        return Failure::Final(Error::config(format!("reading: {msg}")));
+    }
     match error.sqlite_error_code() {
         Some(ErrorCode::OperationInterrupted) => Failure::Stopped,
         Some(ErrorCode::Unknown) => Failure::Final(Error::config(format!("reading: {error}"))),
