@@ -20,6 +20,7 @@ fn postgres_what_it_refuses_is_told_without_the_password() {
         (json!({}), "column `many` is `_int4`, which cannot be read: a look-up has no arrays"),
         (json!({}), "column `price` is `numeric`, a `numeric` without a precision"),
         (json!({}), "column `span` is `interval`, which cannot be read: cast it in `query`"),
+        (json!({ "query": "SELECT 1 AS id, 2 AS id" }), "two columns are called `id`"),
         (json!({ "table": "shops" }), "relation \"shops\" does not exist (42P01)"),
         (json!({ "query": "SELECT 1; DROP TABLE x" }), "syntax error"),
         (json!({ "url": format!("{scheme}://{user}:open-sesame@{place}") }), "password authentication failed"),
