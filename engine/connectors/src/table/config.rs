@@ -21,6 +21,8 @@ pub(super) struct TableConfig {
     /// The declared columns.
     pub(super) schema: Option<SchemaRef>,
     pub(super) refresh: Option<Duration>,
+    /// The column by which a changed row is known, and how often all rows are read all the same.
+    pub(super) version: Option<(String, Duration)>,
     pub(super) max_staleness: Duration,
     pub(super) timeout: Duration,
     pub(super) max_rows: usize,
@@ -80,6 +82,7 @@ impl TableConfig {
         if refresh.is_some_and(|refresh| refresh < SHORTEST) {
             options.problem("refresh", "the shortest is `10ms`; leave it out to read the table once");
         }
+        let version = version(&mut options, refresh);
         let max_staleness = options.duration("maxStaleness").unwrap_or(Duration::from_secs(300));
         let timeout = options.duration("timeout").unwrap_or(Duration::from_secs(30));
         if timeout < Duration::from_millis(1) {
@@ -88,12 +91,36 @@ impl TableConfig {
         let max_rows = options.unsigned("maxRows").map_or(10_000_000, |rows| usize::try_from(rows).unwrap_or(usize::MAX));
         let problems = options.finish();
         match (address, relation, key) {
-            (Some(address), Some(relation), Some(key)) if problems.is_empty() => {
-                Ok(TableConfig { dataset: cx.dataset.clone(), address, relation, key, schema, refresh, max_staleness, timeout, max_rows })
-            }
+            (Some(address), Some(relation), Some(key)) if problems.is_empty() => Ok(TableConfig {
+                dataset: cx.dataset.clone(),
+                address,
+                relation,
+                key,
+                schema,
+                refresh,
+                version,
+                max_staleness,
+                timeout,
+                max_rows,
+            }),
             _ => Err(problems),
         }
     }
+}
+
+/// Readings of changed rows for one of all of them, unless said otherwise.
+const PARTS: u32 = 10;
+
+fn version(options: &mut Options<'_>, refresh: Option<Duration>) -> Option<(String, Duration)> {
+    let column = options.string("versionColumn");
+    let full = options.duration("fullRefresh");
+    if column.is_some() && !options.has("refresh") && !options.has("refreshMs") {
+        options.problem("versionColumn", "a table that is read once is read whole; add `refresh`, or leave this out");
+    }
+    if full.is_some() && column.is_none() {
+        options.problem("fullRefresh", "without `versionColumn` every reading is of all rows; leave this out");
+    }
+    Some((column?, full.or_else(|| Some(refresh?.saturating_mul(PARTS))).unwrap_or_default()))
 }
 
 fn relation(options: &mut Options<'_>) -> Option<Relation> {
@@ -142,6 +169,8 @@ mod tests {
         for start in ["url: `url` is missing", "table: `table` or `query` is missing", "key: `key` is missing"] {
             assert!(all.iter().any(|line| line.starts_with(start)), "{start}: {all:?}");
         }
+        let once = json!({ "url": "sqlite:shop.db", "table": "products", "key": "id", "versionColumn": "v" });
+        assert!(found(once).iter().any(|line| line.starts_with("versionColumn: a table that is read once")));
         let good = json!({ "url": "sqlite:shop.db", "table": "products", "key": "id", "refresh": "1s" });
         assert_eq!(found(good.clone()), Vec::<String>::new());
         for (key, value, says) in [
@@ -154,6 +183,7 @@ mod tests {
             ("schema", json!([{ "name": "id", "type": "list<int64>" }]), "schema: column `id`: a database's column cannot be read as"),
             ("url", json!("mysql://x/y"), "url: "),
             ("password", json!("secret-word"), "password: "),
+            ("fullRefresh", json!("1m"), "fullRefresh: without `versionColumn`"),
         ] {
             let mut options = good.clone();
             options[key] = value;

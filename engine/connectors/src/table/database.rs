@@ -48,13 +48,37 @@ pub(super) struct Scan {
     pub(super) relation: Relation,
     /// The columns that are read.
     pub(super) schema: SchemaRef,
+    /// Those of the key.
+    pub(super) keys: SchemaRef,
+    /// The column by which a changed row is known.
+    pub(super) version: Option<String>,
+}
+
+/// The newest version of a reading, in the database's own form.
+pub(super) enum Version {
+    Postgres(postgres::Newest),
+    Sqlite(rusqlite::types::Value),
 }
 
 impl Scan {
-    /// Its statement.
-    pub(super) fn statement(&self) -> String {
-        self.relation.statement(Some(self.schema.fields().iter().map(|field| field.name().as_str())))
+    /// Reads all rows.
+    pub(super) fn all(&self) -> String {
+        self.relation.statement(Some(names(&self.schema)))
     }
+
+    /// Reads the key of all rows.
+    pub(super) fn all_keys(&self) -> String {
+        self.relation.statement(Some(names(&self.keys)))
+    }
+
+    /// Reads rows of a version or later.
+    pub(super) fn since(&self, version: &str, parameter: &str) -> String {
+        self.relation.since(names(&self.schema), version, parameter)
+    }
+}
+
+fn names(schema: &SchemaRef) -> impl Iterator<Item = &str> {
+    schema.fields().iter().map(|field| field.name().as_str())
 }
 
 /// The columns that there are.
@@ -67,12 +91,24 @@ pub(super) async fn describe(config: &TableConfig) -> Result<Vec<Found>, Failure
     found.map_err(|failure| failure.at(&place))
 }
 
-/// Reads the table in one snapshot of the database.
-pub(super) async fn scan(config: &TableConfig, scan: &Scan, differ: &mut Differ, halt: &sqlite::Halt) -> Result<(), Failure> {
+/// Reads the table in one snapshot of the database: all of it, or what is of version `since` or later and all keys. Answers the newest version.
+pub(super) async fn scan(
+    config: &TableConfig,
+    scan: &Scan,
+    since: Option<&Version>,
+    differ: &mut Differ,
+    halt: &sqlite::Halt,
+) -> Result<Option<Version>, Failure> {
     let place = config.address.to_string();
     let done = match &config.address {
-        Address::Sqlite(path) => sqlite::scan(path, config.timeout, scan, differ, halt).await,
-        Address::Postgres(server) => postgres::scan(server, config.timeout, scan, differ).await,
+        Address::Sqlite(path) => {
+            let since = since.and_then(|since| if let Version::Sqlite(since) = since { Some(since) } else { None });
+            sqlite::scan(path, config.timeout, scan, since, differ, halt).await.map(|newest| newest.map(Version::Sqlite))
+        }
+        Address::Postgres(server) => {
+            let since = since.and_then(|since| if let Version::Postgres(since) = since { Some(since) } else { None });
+            postgres::scan(server, config.timeout, scan, since, differ).await.map(|newest| newest.map(Version::Postgres))
+        }
     };
     done.map_err(|failure| failure.at(&place))
 }

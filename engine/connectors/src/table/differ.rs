@@ -3,6 +3,9 @@
 //! Of every row that was handed over, its key is kept and a hash of the rest. A row that is new or hashes otherwise is an upsert; when a
 //! reading is complete, a key that it did not bring is a delete. What was handed over is kept as such at once, so a reading that breaks
 //! off leaves nothing wrong: the next one differs from what was in fact handed over.
+//!
+//! A reading may be of some rows and of all keys: a key that is known keeps what is known of it. One that is not known and did not come with
+//! its row asks for a reading of all rows.
 
 use super::database::Failure;
 use super::loader::Message;
@@ -91,6 +94,25 @@ impl Differ {
             Some(changes) => self.send(Message::Rows(changes)).await,
             None => Ok(()),
         }
+    }
+
+    /// Takes keys of rows that there are. Answers whether all are known.
+    pub(super) fn take_keys(&mut self, rows: &mut ValueRows) -> Result<bool, Failure> {
+        let (batch, fault) = rows.take().map_err(Failure::Final)?;
+        // A key that cannot be read is told by the reading of all rows, with its row.
+        self.note(&batch).map(|known| known && fault.is_none()).map_err(Failure::Final)
+    }
+
+    fn note(&mut self, keys: &RecordBatch) -> Result<bool> {
+        let rows = self.by_key.convert_columns(keys.columns())?;
+        let mut all = true;
+        for row in 0..keys.num_rows() {
+            match self.known.get_mut(rows.row(row).data()) {
+                Some(entry) => entry.reading = self.reading,
+                None => all = false,
+            }
+        }
+        Ok(all)
     }
 
     /// The reading is complete: what it did not bring is gone.

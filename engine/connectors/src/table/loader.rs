@@ -4,7 +4,7 @@
 //! which ends when nobody takes what it hands over, in the middle of an answer too.
 
 use super::config::TableConfig;
-use super::database::{self, Failure, Scan};
+use super::database::{self, Failure, Scan, Version};
 use super::differ::Differ;
 use super::sqlite::Halt;
 use arrow::array::RecordBatch;
@@ -90,15 +90,24 @@ impl Loader {
         // When what was handed over was true; before the first reading, since when the stream waits.
         let mut true_at = self.clock.monotonic();
         let (mut has_loaded, mut failed) = (false, 0u32);
+        // The newest version so far, and when all rows were read.
+        let (mut newest, mut all_at): (Option<Version>, Duration) = (None, true_at);
         loop {
             let begun = self.clock.monotonic();
             differ.begin();
-            let read = match database::scan(&self.config, &self.scan, differ, halt).await {
-                Ok(()) => differ.end().await,
+            let is_due = self.config.version.as_ref().is_none_or(|(_, full)| begun.saturating_sub(all_at) >= *full);
+            let since = newest.as_ref().filter(|_| !is_due);
+            let is_all = since.is_none();
+            let read = match database::scan(&self.config, &self.scan, since, differ, halt).await {
+                Ok(version) => differ.end().await.map(|()| version),
                 Err(failure) => Err(failure),
             };
             let error = match read {
-                Ok(()) => {
+                Ok(version) => {
+                    newest = version;
+                    if is_all {
+                        all_at = begun;
+                    }
                     if failed > 0 {
                         tracing::info!(dataset = self.config.dataset, rows = differ.rows(), "the table is read again");
                     }

@@ -31,6 +31,19 @@ pub(super) const OPTIONS: &[OptionDef] = &[
         doc: "how often the table is read again; a change is seen after at most this and the time that reading takes",
     },
     OptionDef {
+        name: "versionColumn",
+        kind: "column",
+        default: "none",
+        doc: "a column that grows whenever a row changes: a refresh then reads the rows whose version is the newest known or later, and of the \
+              others the key alone",
+    },
+    OptionDef {
+        name: "fullRefresh",
+        kind: "duration",
+        default: "10 times `refresh`",
+        doc: "with `versionColumn`: how often all rows are read all the same, for changes that did not raise the version",
+    },
+    OptionDef {
         name: "maxStaleness",
         kind: "duration",
         default: "5m",

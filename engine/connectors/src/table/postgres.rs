@@ -8,15 +8,18 @@ use super::relation::{Found, Relation, still};
 use super::tls;
 use super::wire::{self, Form, Raw};
 use crate::decode::{Value, ValueRows};
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use std::error::Error as _;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 use tidegate_api::Error;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, IsolationLevel, NoTls, Row, Statement};
+use tokio_postgres::types::private::BytesMut;
+use tokio_postgres::types::{IsNull, ToSql, Type};
+use tokio_postgres::{Client, Config, IsolationLevel, NoTls, Row, Statement, Transaction};
 
 /// Rows that are asked for at a time. All of them are in memory at once, so that wide ones must not be too many.
 const PORTION: i32 = 1024;
@@ -52,29 +55,117 @@ fn columns(statement: &Statement) -> Vec<Found> {
     statement.columns().iter().map(found).collect()
 }
 
-/// Reads the table in one snapshot.
-pub(super) async fn scan(server: &Server, timeout: Duration, scan: &Scan, differ: &mut Differ) -> Result<(), Failure> {
+/// A version as it travels, and its type.
+pub(super) struct Newest {
+    raw: Vec<u8>,
+    of: Type,
+}
+
+/// Gives the bytes of a version back as they came.
+#[derive(Debug)]
+struct AsItCame<'a>(&'a [u8]);
+
+impl ToSql for AsItCame<'_> {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        out.extend_from_slice(self.0);
+        Ok(IsNull::No)
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    tokio_postgres::types::to_sql_checked!();
+}
+
+/// Reads the table in one snapshot; see [`super::database::scan`].
+pub(super) async fn scan(
+    server: &Server,
+    timeout: Duration,
+    scan: &Scan,
+    since: Option<&Newest>,
+    differ: &mut Differ,
+) -> Result<Option<Newest>, Failure> {
     let mut session = connect(server, timeout).await?;
     let begin = session.client.build_transaction().isolation_level(IsolationLevel::RepeatableRead).read_only(true).start();
     let transaction = within(timeout, "beginning", begin).await?;
-    let statement = within(timeout, "preparing the reading", transaction.prepare(&scan.statement())).await?;
-    still(&scan.relation, &columns(&statement), &scan.schema)?;
-    let mut decoding = Decoding::new(&statement, scan)?;
-    let portal = within(timeout, "beginning to read", transaction.bind(&statement, &[])).await?;
-    loop {
-        let rows = within(timeout, "reading", transaction.query_portal(&portal, PORTION)).await?;
-        for row in &rows {
-            decoding.take(row)?;
-            if decoding.is_full() {
-                decoding.hand_over(differ).await?;
+    let reading = Reading { transaction: &transaction, timeout, scan };
+    let newest = match &scan.version {
+        Some(version) => reading.newest(version).await?,
+        None => None,
+    };
+    let is_known = match (&scan.version, since) {
+        (Some(version), Some(since)) => reading.since(version, since, differ).await?,
+        _ => false,
+    };
+    if !is_known {
+        differ.begin();
+        let all = within(timeout, "preparing the reading", transaction.prepare(&scan.all())).await?;
+        reading.rows(&all, &[], differ).await?;
+    }
+    within(timeout, "ending", transaction.commit()).await?;
+    Ok(newest)
+}
+
+/// One transaction.
+struct Reading<'a> {
+    transaction: &'a Transaction<'a>,
+    timeout: Duration,
+    scan: &'a Scan,
+}
+
+impl Reading<'_> {
+    async fn newest(&self, version: &str) -> Result<Option<Newest>, Failure> {
+        let newest = self.scan.relation.newest(version);
+        let newest = within(self.timeout, "preparing the newest version", self.transaction.prepare(&newest)).await?;
+        let of = newest.columns()[0].type_().clone();
+        let row = within(self.timeout, "reading the newest version", self.transaction.query_one(&newest, &[])).await?;
+        let raw: Option<Raw<'_>> = row.try_get(0).map_err(|error| failure("reading the newest version", &error))?;
+        Ok(raw.map(|Raw(raw)| Newest { raw: raw.to_vec(), of }))
+    }
+
+    /// Reads the rows that are as new, and all keys. Answers whether nothing else is to be read.
+    async fn since(&self, version: &str, since: &Newest, differ: &mut Differ) -> Result<bool, Failure> {
+        let newer = self.scan.since(version, "$1");
+        let types = [since.of.clone()];
+        let newer = within(self.timeout, "preparing the reading", self.transaction.prepare_typed(&newer, &types)).await?;
+        self.rows(&newer, &[&AsItCame(&since.raw)], differ).await?;
+        let keys = within(self.timeout, "preparing the reading of keys", self.transaction.prepare(&self.scan.all_keys())).await?;
+        let mut decoding = Decoding::new(&keys, &self.scan.keys)?;
+        let portal = within(self.timeout, "beginning to read keys", self.transaction.bind(&keys, &[])).await?;
+        let mut is_known = true;
+        while is_known {
+            let rows = within(self.timeout, "reading keys", self.transaction.query_portal(&portal, PORTION)).await?;
+            for row in &rows {
+                decoding.take(row)?;
+            }
+            is_known = differ.take_keys(&mut decoding.rows)?;
+            if rows.len() < PORTION as usize {
+                break;
             }
         }
-        if rows.len() < PORTION as usize {
-            break;
-        }
+        Ok(is_known)
     }
-    decoding.hand_over(differ).await?;
-    within(timeout, "ending", transaction.commit()).await
+
+    /// Reads rows.
+    async fn rows(&self, statement: &Statement, parameters: &[&(dyn ToSql + Sync)], differ: &mut Differ) -> Result<(), Failure> {
+        still(&self.scan.relation, &columns(statement), &self.scan.schema)?;
+        let mut decoding = Decoding::new(statement, &self.scan.schema)?;
+        let portal = within(self.timeout, "beginning to read", self.transaction.bind(statement, parameters)).await?;
+        loop {
+            let rows = within(self.timeout, "reading", self.transaction.query_portal(&portal, PORTION)).await?;
+            for row in &rows {
+                decoding.take(row)?;
+                if decoding.is_full() {
+                    decoding.hand_over(differ).await?;
+                }
+            }
+            if rows.len() < PORTION as usize {
+                break;
+            }
+        }
+        decoding.hand_over(differ).await
+    }
 }
 
 /// From rows to columns.
@@ -87,16 +178,16 @@ struct Decoding {
 }
 
 impl Decoding {
-    fn new(statement: &Statement, scan: &Scan) -> Result<Self, Failure> {
+    fn new(statement: &Statement, schema: &SchemaRef) -> Result<Self, Failure> {
         let mut forms = Vec::with_capacity(statement.columns().len());
-        for (column, field) in statement.columns().iter().zip(scan.schema.fields()) {
+        for (column, field) in statement.columns().iter().zip(schema.fields()) {
             let field: &Field = field;
             let form = wire::form(column.type_());
             let form =
                 form.ok_or_else(|| Failure::Final(Error::internal(format!("column `{}` was checked and cannot be read", field.name()))))?;
             forms.push((form, *field.data_type() == DataType::Utf8View));
         }
-        let rows = ValueRows::new(std::sync::Arc::clone(&scan.schema), "the table").map_err(Failure::Final)?;
+        let rows = ValueRows::new(Arc::clone(schema), "the table").map_err(Failure::Final)?;
         Ok(Decoding { forms, rows, bytes: 0, scratch: String::new() })
     }
 

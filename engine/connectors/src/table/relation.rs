@@ -51,6 +51,18 @@ impl Relation {
     }
 }
 
+impl Relation {
+    /// Reads the newest version.
+    pub(super) fn newest(&self, version: &str) -> String {
+        format!("SELECT max(t.{}) FROM {} AS t", quoted(version), self.from)
+    }
+
+    /// Reads these columns of the rows whose version is the parameter's or later.
+    pub(super) fn since<'c>(&self, columns: impl Iterator<Item = &'c str>, version: &str, parameter: &str) -> String {
+        format!("{} WHERE t.{} >= {parameter}", self.statement(Some(columns)), quoted(version))
+    }
+}
+
 /// A name that is taken as it is.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))

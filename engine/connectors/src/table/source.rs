@@ -104,7 +104,9 @@ impl InlineSource for TableSource {
         let read = self.wanted(&ctx.request, &bound.schema)?;
         let handed = with_op(&read, &self.config.key);
         let keys: Vec<usize> = self.config.key.iter().filter_map(|key| read.index_of(key).ok()).collect();
-        let scan = Scan { relation: self.config.relation.clone(), schema: read };
+        let version = self.config.version.as_ref().map(|(column, _)| column.clone());
+        let key_columns = Arc::new(read.project(&keys)?);
+        let scan = Scan { relation: self.config.relation.clone(), schema: read, keys: key_columns, version };
         let (config, clock, retries) = (Arc::clone(&self.config), Arc::clone(&ctx.clock), ctx.meters.retries.clone());
         let shown = format!("{} of {}", config.relation.shown, config.address);
         let (most, loader) = (config.max_rows, Loader { config, scan, clock, retries });

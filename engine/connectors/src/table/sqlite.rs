@@ -5,7 +5,7 @@ use super::differ::Differ;
 use super::relation::{Found, Natural, Relation, still};
 use crate::decode::{Value, ValueRows};
 use arrow::datatypes::{DataType, TimeUnit};
-use rusqlite::types::ValueRef;
+use rusqlite::types::{Value as Version, ValueRef};
 use rusqlite::{Connection, ErrorCode, InterruptHandle, OpenFlags, Statement};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -92,17 +92,68 @@ fn natural(declared: &str) -> Natural {
     })
 }
 
-/// Reads the table in one transaction.
-pub(super) async fn scan(path: &Path, timeout: Duration, scan: &Scan, differ: &mut Differ, halt: &Halt) -> Result<(), Failure> {
+/// Reads the table in one transaction; see [`super::database::scan`].
+pub(super) async fn scan(
+    path: &Path,
+    timeout: Duration,
+    scan: &Scan,
+    since: Option<&Version>,
+    differ: &mut Differ,
+    halt: &Halt,
+) -> Result<Option<Version>, Failure> {
     let connection = open(path, timeout)?;
     halt.watch(&connection)?;
-    // A statement by itself is a transaction, from its first row to its last.
-    let mut statement = connection.prepare(&scan.statement()).map_err(|error| failure(&error))?;
-    still(&scan.relation, &columns(&statement), &scan.schema)?;
+    // It sees the file as it is at the first row that is read, and ends with the connection.
+    connection.execute_batch("BEGIN").map_err(|error| failure(&error))?;
+    let newest = match &scan.version {
+        Some(version) => {
+            let newest = connection.query_row(&scan.relation.newest(version), [], |row| row.get::<_, Version>(0));
+            Some(newest.map_err(|error| failure(&error))?).filter(|newest| *newest != Version::Null)
+        }
+        None => None,
+    };
+    let is_known = match (&scan.version, since) {
+        (Some(version), Some(since)) => {
+            let mut newer = connection.prepare(&scan.since(version, "?1")).map_err(|error| failure(&error))?;
+            rows(&mut newer, Some(since), scan, differ).await?;
+            keys(&connection, scan, differ)?
+        }
+        _ => false,
+    };
+    if !is_known {
+        differ.begin();
+        let mut all = connection.prepare(&scan.all()).map_err(|error| failure(&error))?;
+        rows(&mut all, None, scan, differ).await?;
+    }
+    Ok(newest)
+}
+
+/// Reads all keys. Answers whether each is known.
+fn keys(connection: &Connection, scan: &Scan, differ: &mut Differ) -> Result<bool, Failure> {
+    let mut statement = connection.prepare(&scan.all_keys()).map_err(|error| failure(&error))?;
+    let mut values = ValueRows::new(Arc::clone(&scan.keys), "the table").map_err(Failure::Final)?;
+    let mut scratch = String::new();
+    let mut rows = statement.query([]).map_err(|error| failure(&error))?;
+    while let Some(row) = rows.next().map_err(|error| failure(&error))? {
+        for (column, field) in scan.keys.fields().iter().enumerate() {
+            let raw = row.get_ref(column).map_err(|error| failure(&error))?;
+            values.append(column, value(raw, field.data_type(), &mut scratch));
+        }
+        values.end_row();
+        if values.len() >= BATCH_ROWS && !differ.take_keys(&mut values)? {
+            return Ok(false);
+        }
+    }
+    differ.take_keys(&mut values)
+}
+
+/// Reads rows.
+async fn rows(statement: &mut Statement<'_>, since: Option<&Version>, scan: &Scan, differ: &mut Differ) -> Result<(), Failure> {
+    still(&scan.relation, &columns(statement), &scan.schema)?;
     let mut values = ValueRows::new(Arc::clone(&scan.schema), "the table").map_err(Failure::Final)?;
     let types: Vec<DataType> = scan.schema.fields().iter().map(|field| field.data_type().clone()).collect();
     let (mut bytes, mut scratch) = (0, String::new());
-    let mut rows = statement.query([]).map_err(|error| failure(&error))?;
+    let mut rows = statement.query(rusqlite::params_from_iter(since)).map_err(|error| failure(&error))?;
     while let Some(row) = rows.next().map_err(|error| failure(&error))? {
         for (column, data_type) in types.iter().enumerate() {
             let raw = row.get_ref(column).map_err(|error| failure(&error))?;

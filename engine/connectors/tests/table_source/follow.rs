@@ -29,19 +29,26 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 0..30)
 }
 
-/// Follows what is done, from any state, in any portions.
-fn follows(base: &dyn Base, acts: &[Act], max_rows: usize) {
+/// Follows what is done, from any state, in any portions; by versions or without.
+fn follows(base: &dyn Base, acts: &[Act], max_rows: usize, versions: bool) {
     let table = base.table();
-    base.run(&format!("DROP TABLE IF EXISTS {table}; CREATE TABLE {table} (id BIGINT PRIMARY KEY, name TEXT)"));
-    let source = source(base, json!({}));
+    base.run(&format!("DROP TABLE IF EXISTS {table}; CREATE TABLE {table} (id BIGINT PRIMARY KEY, name TEXT, version BIGINT)"));
+    let schema = json!([{ "name": "id", "type": "int64" }, { "name": "name", "type": "string" }]);
+    let by_version = json!({ "schema": schema, "versionColumn": "version", "fullRefresh": "1h" });
+    let source = source(base, if versions { by_version } else { json!({ "schema": schema }) });
+    let mut version = 0;
     let mut model: BTreeMap<i64, Option<String>> = BTreeMap::new();
     let mut follower = Follower::new(source.as_ref(), max_rows);
     for act in acts.iter().chain([&Act::Look]) {
         match act {
             Act::Put(key, value) => {
                 let text = value.as_ref().map_or("NULL".to_string(), |value| format!("'{}'", value.replace('\'', "''")));
+                // Several changes of one version, and some first rows without one.
+                version += i64::from(*key % 3 == 0);
+                let first = if *key == 7 { "NULL".to_string() } else { version.to_string() };
                 base.run(&format!(
-                    "INSERT INTO {table} (id, name) VALUES ({key}, {text}) ON CONFLICT (id) DO UPDATE SET name = excluded.name"
+                    "INSERT INTO {table} VALUES ({key}, {text}, {first})
+                     ON CONFLICT (id) DO UPDATE SET name = excluded.name, version = {version}"
                 ));
                 model.insert(*key, value.clone());
             }
@@ -65,14 +72,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn what_is_written_is_followed_whatever_happens(acts in acts(), max_rows in 1usize..5) {
-        follows(&Sqlite::new(), &acts, max_rows);
+    fn what_is_written_is_followed_whatever_happens(acts in acts(), max_rows in 1usize..5, versions in any::<bool>()) {
+        follows(&Sqlite::new(), &acts, max_rows, versions);
     }
 
     #[test]
     #[ignore = "needs PostgreSQL: TIDEGATE_TEST_POSTGRES"]
-    fn postgres_what_is_written_is_followed_whatever_happens(acts in acts(), max_rows in 1usize..5) {
-        follows(&Postgres::new(), &acts, max_rows);
+    fn postgres_what_is_written_is_followed_whatever_happens(acts in acts(), max_rows in 1usize..5, versions in any::<bool>()) {
+        follows(&Postgres::new(), &acts, max_rows, versions);
     }
 }
 
@@ -141,4 +148,54 @@ fn without_a_refresh_a_table_is_read_once() {
         follower.poll().unwrap();
     }
     assert_eq!((follower.rows, follower.readings, follower.table.len()), (1, 1, 1));
+}
+
+/// Versions of a kind that databases have, more rows than a portion, and changes that only a full reading can see.
+fn versions_spare_what_did_not_change(base: &dyn Base, kind: &str, version: impl Fn(u32) -> String) {
+    let table = base.table();
+    base.run(&format!("DROP TABLE IF EXISTS {table}; CREATE TABLE {table} (id BIGINT PRIMARY KEY, name TEXT, v {kind})"));
+    let mut insert = format!("INSERT INTO {table} (id, name, v) VALUES ");
+    for id in 0..3000 {
+        let _ = write!(insert, "{}({id}, 'product {id}', {})", if id == 0 { "" } else { "," }, version(id));
+    }
+    base.run(&insert);
+    let columns = ["id", "name"];
+    let schema = json!(columns.map(|name| json!({ "name": name, "type": if name == "id" { "int64" } else { "string" } })));
+    let options = |full: &str| json!({ "schema": schema, "versionColumn": "v", "fullRefresh": full });
+    let mut follower = Follower::new(source(base, options("1h")).as_ref(), 1000);
+    follower.settle();
+    assert_eq!(follower.rows, 3000);
+    // The version does not rise, so nobody is told until all is read; a delete and a new key are seen all the same.
+    base.run(&format!(
+        "BEGIN; UPDATE {table} SET name = 'silent' WHERE id = 5; UPDATE {table} SET name = 'told', v = {} WHERE id = 6;
+         DELETE FROM {table} WHERE id = 7; COMMIT",
+        version(3001)
+    ));
+    follower.settle();
+    assert_eq!((follower.table["5"].as_str(), follower.table["6"].as_str(), follower.rows), ("product 5", "told", 3002));
+    assert!(!follower.table.contains_key("7"));
+    base.run(&format!("INSERT INTO {table} VALUES (9000, 'old', {})", version(1)));
+    follower.settle();
+    assert_eq!((follower.table["9000"].as_str(), follower.table["5"].as_str()), ("old", "silent"), "an unknown key makes all be read");
+    let mut follower = Follower::new(source(base, options("30ms")).as_ref(), 1000);
+    follower.settle();
+    base.run(&format!("UPDATE {table} SET name = 'silent too' WHERE id = 8"));
+    follower.until("a reading of all rows", |follower| follower.table["8"] == "silent too");
+}
+
+#[test]
+fn by_versions_only_newer_rows_and_keys_are_read() {
+    versions_spare_what_did_not_change(&Sqlite::new(), "INTEGER", |id| id.to_string());
+    versions_spare_what_did_not_change(&Sqlite::new(), "TEXT", |id| format!("'v{id:08}'"));
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: TIDEGATE_TEST_POSTGRES"]
+fn postgres_by_versions_only_newer_rows_and_keys_are_read() {
+    let stamp = |id| format!("timestamp '2024-01-01' + interval '{id} seconds'");
+    versions_spare_what_did_not_change(&Postgres::new(), "TIMESTAMP", stamp);
+    versions_spare_what_did_not_change(&Postgres::new(), "TIMESTAMPTZ", stamp);
+    versions_spare_what_did_not_change(&Postgres::new(), "INT", |id| id.to_string());
+    versions_spare_what_did_not_change(&Postgres::new(), "NUMERIC", |id| format!("{id}.5"));
+    versions_spare_what_did_not_change(&Postgres::new(), "VARCHAR(20)", |id| format!("'v{id:08}'"));
 }

@@ -209,9 +209,10 @@ impl Follower {
         }
     }
 
-    /// Polls until a reading that began after this call is complete.
+    /// Polls until a reading that began after this call is complete. What waits to be taken may be of readings before it: two messages, one
+    /// in hand, and the reading that is under way.
     pub(crate) fn settle(&mut self) {
-        let enough = self.readings + 2;
+        let enough = self.readings + 5;
         self.until("a reading", |follower| follower.readings >= enough);
     }
 
