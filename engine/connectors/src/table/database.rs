@@ -18,6 +18,8 @@ pub(super) enum Failure {
     Refused(Error),
     /// The database is away, or not well.
     Away(Error),
+    /// Its rows were not taken for so long that the database is let go; what was read is not lost.
+    Held,
     /// Nobody wants it any more.
     Stopped,
 }
@@ -27,7 +29,7 @@ impl Failure {
     pub(super) fn into_error(self) -> Error {
         match self {
             Failure::Final(error) | Failure::Refused(error) | Failure::Away(error) => error,
-            Failure::Stopped => Error::internal("a table was not read to its end because nobody wanted it"),
+            Failure::Held | Failure::Stopped => Error::internal("a table was not read to its end because nobody wanted it"),
         }
     }
 
@@ -37,6 +39,7 @@ impl Failure {
             Failure::Final(error) => Failure::Final(error.context(place)),
             Failure::Refused(error) => Failure::Refused(error.context(place)),
             Failure::Away(error) => Failure::Away(error.context(place)),
+            Failure::Held => Failure::Held,
             Failure::Stopped => Failure::Stopped,
         }
     }

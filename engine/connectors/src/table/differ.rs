@@ -16,14 +16,19 @@ use arrow::datatypes::{Schema, SchemaRef};
 use arrow::row::{RowConverter, RowParser, SortField};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use foldhash::quality::FixedState;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::time::Duration;
 use tidegate_api::{Error, Result, hidden};
 use tokio::sync::mpsc::Sender;
 
 /// Rows of a batch of deletes.
 const PORTION: usize = 8192;
+/// What may wait to be taken before a reading waits with it.
+const BACKLOG_BYTES: usize = 64 << 20;
+/// How long a reading waits: as long, the database keeps a state for it, and SQLite lets nobody write.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What is known of a key.
 struct Entry {
@@ -46,6 +51,9 @@ pub(super) struct Differ {
     schema: SchemaRef,
     shown: String,
     out: Sender<Message>,
+    /// What was not taken yet, and its size. It is known as handed over, so no failure may lose it.
+    backlog: VecDeque<Message>,
+    backlog_bytes: usize,
 }
 
 impl Differ {
@@ -67,6 +75,8 @@ impl Differ {
             schema,
             shown,
             out,
+            backlog: VecDeque::new(),
+            backlog_bytes: 0,
         })
     }
 
@@ -91,7 +101,7 @@ impl Differ {
             return Err(Failure::Final(Error::data(format!("{}, the row of key {key}: {}", self.shown, fault.message))));
         }
         match self.differing(batch).map_err(Failure::Final)? {
-            Some(changes) => self.send(Message::Rows(changes)).await,
+            Some(changes) => self.offer(Message::Rows(changes)).await,
             None => Ok(()),
         }
     }
@@ -115,19 +125,49 @@ impl Differ {
         Ok(all)
     }
 
-    /// The reading is complete: what it did not bring is gone.
+    /// The reading is complete: what it did not bring is gone. Nothing holds the database any more, so this waits as long as it must.
     pub(super) async fn end(&mut self) -> Result<(), Failure> {
         let reading = self.reading;
         let gone: Vec<Box<[u8]>> = self.known.extract_if(|_, entry| entry.reading != reading).map(|(key, _)| key).collect();
         for portion in gone.chunks(PORTION) {
             let deletes = self.deletes(portion).map_err(Failure::Final)?;
-            self.send(Message::Rows(deletes)).await?;
+            self.put(Message::Rows(deletes));
+            self.settle().await?;
         }
-        self.send(Message::Loaded).await
+        self.put(Message::Loaded);
+        self.settle().await
     }
 
-    async fn send(&mut self, message: Message) -> Result<(), Failure> {
-        self.out.send(message).await.map_err(|_| Failure::Stopped)
+    /// Waits until everything was taken.
+    pub(super) async fn settle(&mut self) -> Result<(), Failure> {
+        self.settle_to(0).await
+    }
+
+    /// Hands over what can be taken at once. Waits only for so long, and only when too much is left.
+    async fn offer(&mut self, message: Message) -> Result<(), Failure> {
+        self.put(message);
+        while let Ok(permit) = self.out.try_reserve() {
+            let Some(message) = self.backlog.pop_front() else { return Ok(()) };
+            self.backlog_bytes -= size(&message);
+            permit.send(message);
+        }
+        tokio::time::timeout(PATIENCE, self.settle_to(BACKLOG_BYTES)).await.unwrap_or(Err(Failure::Held))
+    }
+
+    fn put(&mut self, message: Message) {
+        self.backlog_bytes += size(&message);
+        self.backlog.push_back(message);
+    }
+
+    /// Waits until so much is left. May be given up between any two messages.
+    async fn settle_to(&mut self, bytes: usize) -> Result<(), Failure> {
+        while self.backlog_bytes > bytes || (bytes == 0 && !self.backlog.is_empty()) {
+            let permit = self.out.reserve().await.map_err(|_| Failure::Stopped)?;
+            let Some(message) = self.backlog.pop_front() else { break };
+            self.backlog_bytes -= size(&message);
+            permit.send(message);
+        }
+        Ok(())
     }
 
     fn differing(&mut self, batch: RecordBatch) -> Result<Option<RecordBatch>> {
@@ -213,6 +253,13 @@ impl Differ {
             shown.push(format!("`{} = {value}`", self.schema.field(*key).name()));
         }
         Ok(shown.join(", "))
+    }
+}
+
+fn size(message: &Message) -> usize {
+    match message {
+        Message::Rows(rows) => rows.get_array_memory_size(),
+        Message::Loaded | Message::Failed(_) => 0,
     }
 }
 

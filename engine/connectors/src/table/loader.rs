@@ -93,6 +93,9 @@ impl Loader {
         // The newest version so far, and when all rows were read.
         let (mut newest, mut all_at): (Option<Version>, Duration) = (None, true_at);
         loop {
+            if differ.settle().await.is_err() {
+                return Ok(());
+            }
             let begun = self.clock.monotonic();
             differ.begin();
             let is_due = self.config.version.as_ref().is_none_or(|(_, full)| begun.saturating_sub(all_at) >= *full);
@@ -117,6 +120,8 @@ impl Loader {
                     tokio::time::sleep(refresh.saturating_sub(took)).await;
                     continue;
                 }
+                // The rest is read when there is room, in another state of the database; what was handed over stays so.
+                Err(Failure::Held) => continue,
                 Err(Failure::Stopped) => return Ok(()),
                 Err(Failure::Final(error)) => return Err(error),
                 Err(Failure::Refused(error)) if !has_loaded => return Err(error),

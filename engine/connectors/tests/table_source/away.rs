@@ -123,3 +123,21 @@ fn a_query_without_end_does_not_outlive_its_reader() {
     // The thread lets go of the file: it can be written to.
     base.run("INSERT INTO products VALUES (2, 'y')");
 }
+
+/// More changes than the loader keeps, and nobody who takes them: the database must not wait, and nothing may be lost.
+#[test]
+fn a_pipeline_that_is_held_up_does_not_hold_up_the_database() {
+    let base = Sqlite::new();
+    base.run(
+        "CREATE TABLE products (id INTEGER PRIMARY KEY, name TEXT);
+         WITH RECURSIVE n(id) AS (VALUES(1) UNION ALL SELECT id + 1 FROM n WHERE id < 3000)
+         INSERT INTO products SELECT id, printf('%.*c', 40000, 'x') || id FROM n",
+    );
+    let mut follower = Follower::new(source(&base, json!({})).as_ref(), 100);
+    // A writer waits for the reading to let go, which it does although nobody polls.
+    base.run("UPDATE products SET name = 'y' WHERE id IN (1, 3000); DELETE FROM products WHERE id IN (2, 2999)");
+    follower.settle();
+    assert_eq!(follower.table.len(), 2998);
+    assert_eq!((follower.table["1"].as_str(), follower.table["3000"].as_str()), ("y", "y"));
+    assert!((3..2999).all(|id: i64| follower.table[&id.to_string()].ends_with(&format!("x{id}"))));
+}
