@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tidegate_api::{EventTime, SplitId, SplitState, TimeSpec, Watermark};
 
@@ -50,6 +51,11 @@ impl SourceTime {
     /// Adds a split that has handed over rows up to `seen` in earlier starts.
     pub fn add(&mut self, id: SplitId, seen: Option<EventTime>) {
         self.splits.push(SplitTime { id, seen, promised: None, told: EventTime::MIN, state: SplitState::Pending, quiet: Duration::ZERO });
+    }
+
+    /// Drops finished splits, which have no part in what is promised.
+    pub fn forget(&mut self, splits: &BTreeSet<&SplitId>) {
+        self.splits.retain(|split| split.state != SplitState::Finished || !splits.contains(&split.id));
     }
 
     /// No split will be added any more.
