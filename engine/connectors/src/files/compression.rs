@@ -44,10 +44,10 @@ impl Compression {
     }
 
     /// Reads through the compression.
-    pub(super) fn reader(self, file: File) -> io::Result<Box<dyn Read + Send>> {
+    pub(super) fn reader(self, file: impl Read + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
             Compression::None | Compression::Snappy => Box::new(file),
-            Compression::Gz => Box::new(Members::new(file)),
+            Compression::Gz => Box::new(Members::new(Box::new(file))),
             Compression::Zst => Box::new(zstd::stream::read::Decoder::new(file)?),
         })
     }
@@ -60,18 +60,18 @@ struct Members {
 }
 
 enum Member {
-    Between(io::BufReader<File>),
-    Within(Box<GzDecoder<io::BufReader<File>>>),
+    Between(io::BufReader<Box<dyn Read + Send>>),
+    Within(Box<GzDecoder<io::BufReader<Box<dyn Read + Send>>>>),
     Broken,
 }
 
 impl Members {
-    fn new(file: File) -> Self {
+    fn new(file: Box<dyn Read + Send>) -> Self {
         Members { state: Member::Between(io::BufReader::with_capacity(1 << 16, file)), first: true }
     }
 
     /// Whether a member begins here; `false` at the end of the file.
-    fn begins(&mut self, reader: &mut io::BufReader<File>) -> io::Result<bool> {
+    fn begins(&mut self, reader: &mut io::BufReader<Box<dyn Read + Send>>) -> io::Result<bool> {
         const MAGIC: u8 = 0x1f;
         let first = std::mem::take(&mut self.first);
         match reader.fill_buf()?.first() {

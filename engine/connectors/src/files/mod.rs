@@ -5,18 +5,22 @@ mod compression;
 mod config;
 mod input;
 mod listing;
+mod memory;
 mod open;
 mod part;
 mod partition;
 mod parts;
+mod place;
+mod remote;
 mod sink;
 mod source;
 mod staging;
+mod watch;
 
 #[cfg(test)]
 mod tests;
 
-use crate::registry::{ConnectorDef, SinkDef, SourceDef};
+use crate::registry::{ConnectorDef, Secrets, SinkDef, SourceDef};
 
 pub use compression::Compression;
 pub use config::{FilesSinkConfig, FilesSourceConfig, Format};
@@ -33,5 +37,5 @@ pub const CONNECTOR: ConnectorDef = ConnectorDef {
           run starts over with `--fresh`.",
     source: Some(SourceDef { options: config::SOURCE_OPTIONS, build: source::build }),
     sink: Some(SinkDef { options: config::SINK_OPTIONS, guarantee: "exactly once", build: sink::build }),
-    secrets: &[],
+    secrets: &[Secrets { table: Some("storeOptions"), keys: remote::SECRETS }],
 };
