@@ -54,7 +54,7 @@ impl Version {
                 let (got, asked) = (bytes.len(), end - start);
                 Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("{got} bytes came of {asked} from {start} on")))
             }
-            Err(Failure::Store(error)) if matches!(error, object_store::Error::Precondition { .. }) => {
+            Err(Failure::Store(object_store::Error::Precondition { .. })) => {
                 Err(io::Error::new(io::ErrorKind::InvalidInput, Replaced(self.object.key.clone())))
             }
             Err(failure) if failure.is_missing() => {
