@@ -3,6 +3,7 @@
 use crate::config::{self, BucketUrl, Names, Trouble};
 use crate::{CALL, SLOWEST};
 use futures::TryStreamExt;
+use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ use tokio::runtime::Runtime;
 /// A client of one bucket. Does no I/O before it is asked something.
 pub struct Bucket {
     store: Arc<dyn ObjectStore>,
+    /// The same client, for uploads; one that is given from outside may have none.
+    pub(crate) multipart: Option<Arc<dyn MultipartStore>>,
     url: BucketUrl,
     names: Names,
     /// `None` only while it is dropped.
@@ -106,8 +109,15 @@ impl Bucket {
     /// # Errors
     /// `Config` if an option cannot be used.
     pub fn open(url: BucketUrl, options: &BTreeMap<String, String>, names: Names) -> Result<Self> {
-        let store = config::build(&url, options)?;
-        Bucket::over(store, url, names)
+        let (store, multipart) = config::build(&url, options)?;
+        Ok(Bucket::over(store, url, names)?.with_multipart(multipart))
+    }
+
+    /// Says that the client made outside can write in parts.
+    #[must_use]
+    pub fn with_multipart(mut self, multipart: Arc<dyn MultipartStore>) -> Self {
+        self.multipart = Some(multipart);
+        self
     }
 
     /// A bucket that somebody else has made, such as one in memory.
@@ -121,7 +131,7 @@ impl Bucket {
             .enable_all()
             .build()
             .map_err(|error| Error::external(format!("no thread for the store `{url}`: {error}")).caused_by(error))?;
-        Ok(Bucket { store, url, names, runtime: Some(runtime) })
+        Ok(Bucket { store, multipart: None, url, names, runtime: Some(runtime) })
     }
 
     /// Where it is.
@@ -186,7 +196,7 @@ impl Bucket {
         }
     }
 
-    fn path(&self, key: &str) -> Result<Path> {
+    pub(crate) fn path(&self, key: &str) -> Result<Path> {
         Path::parse(key).map_err(|error| Error::config(format!("`{key}` cannot be the key of an object in `{}`: {error}", self.url)))
     }
 

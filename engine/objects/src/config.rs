@@ -4,6 +4,7 @@ use crate::{CONNECT, REQUEST, RETRIES};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, Checksum};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::multipart::MultipartStore;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -251,11 +252,19 @@ pub fn check(url: &BucketUrl, options: &BTreeMap<String, String>) -> Result<()> 
     build(url, options).map(|_| ())
 }
 
+/// A client, as what stores objects and as what writes them in parts.
+pub type Client = (Arc<dyn ObjectStore>, Arc<dyn MultipartStore>);
+
+fn both<T: ObjectStore + MultipartStore>(client: T) -> Client {
+    let client = Arc::new(client);
+    (Arc::clone(&client) as Arc<dyn ObjectStore>, client)
+}
+
 /// A client for a bucket.
 ///
 /// # Errors
 /// `Config` for an option that the provider does not have or cannot use.
-pub fn build(url: &BucketUrl, options: &BTreeMap<String, String>) -> Result<Arc<dyn ObjectStore>> {
+pub fn build(url: &BucketUrl, options: &BTreeMap<String, String>) -> Result<Client> {
     for name in options.keys() {
         if options_of(url.provider).all(|option| option.name != name) {
             let hint = nearest::hint(name, options_of(url.provider).map(|option| option.name));
@@ -276,21 +285,21 @@ pub fn build(url: &BucketUrl, options: &BTreeMap<String, String>) -> Result<Arc<
             for (key, value) in given() {
                 builder = builder.with_config(key.parse::<AmazonS3ConfigKey>().map_err(|_| internal(key))?, value);
             }
-            Arc::new(builder.with_client_options(client).with_retry(retry).build().map_err(unusable)?)
+            both(builder.with_client_options(client).with_retry(retry).build().map_err(unusable)?)
         }
         Provider::Gcs => {
             let mut builder = GoogleCloudStorageBuilder::new().with_bucket_name(&url.bucket);
             for (key, value) in given() {
                 builder = builder.with_config(key.parse::<GoogleConfigKey>().map_err(|_| internal(key))?, value);
             }
-            Arc::new(builder.with_client_options(client).with_retry(retry).build().map_err(unusable)?)
+            both(builder.with_client_options(client).with_retry(retry).build().map_err(unusable)?)
         }
         Provider::Azure => {
             let mut builder = MicrosoftAzureBuilder::new().with_container_name(&url.bucket);
             for (key, value) in given() {
                 builder = builder.with_config(key.parse::<AzureConfigKey>().map_err(|_| internal(key))?, value);
             }
-            Arc::new(builder.with_client_options(client).with_retry(retry).build().map_err(unusable)?)
+            both(builder.with_client_options(client).with_retry(retry).build().map_err(unusable)?)
         }
     })
 }

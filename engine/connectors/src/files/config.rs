@@ -14,6 +14,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tidegate_api::config::{Options, Problem};
 
+const STORE_OPTIONS: OptionDef = OptionDef {
+    name: "storeOptions",
+    kind: "table",
+    default: "from the environment",
+    doc: "how a bucket is reached: the options of [`stateOptions`](operations.md#state-in-a-bucket), such as `endpoint`, `region`, `accessKeyId` and `secretAccessKey`; what is left out comes from the provider's environment variables",
+};
+
 pub(super) const SOURCE_OPTIONS: &[OptionDef] = &[
     OptionDef {
         name: "path",
@@ -62,12 +69,7 @@ pub(super) const SOURCE_OPTIONS: &[OptionDef] = &[
         default: "false",
         doc: "goes on for ever and looks for new files so often; `true` for every 10 s ([more](#watched-files))",
     },
-    OptionDef {
-        name: "storeOptions",
-        kind: "table",
-        default: "from the environment",
-        doc: "how a bucket is reached: the options of [`stateOptions`](operations.md#state-in-a-bucket), such as `endpoint`, `region`, `accessKeyId` and `secretAccessKey`; what is left out comes from the provider's environment variables",
-    },
+    STORE_OPTIONS,
     OptionDef {
         name: "settle",
         kind: "duration",
@@ -95,7 +97,13 @@ pub(super) const SOURCE_OPTIONS: &[OptionDef] = &[
 ];
 
 pub(super) const SINK_OPTIONS: &[OptionDef] = &[
-    OptionDef { name: "path", kind: "text", default: "", doc: "a directory; made if it does not exist" },
+    OptionDef {
+        name: "path",
+        kind: "text",
+        default: "",
+        doc: "a directory, made if it does not exist, or a prefix of a bucket (`s3://BUCKET/PREFIX`, `gs://`, `az://`)",
+    },
+    STORE_OPTIONS,
     OptionDef {
         name: "format",
         kind: "json | csv | parquet | arrow | avro",
@@ -293,6 +301,17 @@ fn path_of(options: &mut Options<'_>) -> String {
     path.strip_prefix("file://").map_or(path.clone(), str::to_string)
 }
 
+/// The bucket that a path is in, with its options.
+fn remote_of(path: &str, options: &mut Options<'_>) -> Option<Remote> {
+    if path.contains("://") {
+        return Remote::parse(path, options);
+    }
+    if options.value("storeOptions").is_some() {
+        options.problem("storeOptions", "`storeOptions` is for a `path` in a bucket, such as `s3://BUCKET/PREFIX`; remove it");
+    }
+    None
+}
+
 impl FilesSourceConfig {
     /// Reads the options of a dataset; relative paths are under `base`.
     ///
@@ -301,11 +320,7 @@ impl FilesSourceConfig {
     pub fn parse(map: &Map<String, Value>, base: &Path) -> Result<Self, Vec<Problem>> {
         let mut options = Options::new(map);
         let path = path_of(&mut options);
-        let remote = if path.contains("://") { Remote::parse(&path, &mut options) } else { None };
-        if options.has("storeOptions") && !path.contains("://") {
-            options.problem("storeOptions", "`storeOptions` is for a `path` in a bucket, such as `s3://BUCKET/PREFIX`; remove it");
-            let _ = options.value("storeOptions");
-        }
+        let remote = remote_of(&path, &mut options);
         let format = options.choice("format", &FORMATS);
         let protobuf = shape::protobuf(&mut options, format == Some(Format::Protobuf), ProtobufFraming::Bare, base);
         let compression = options.choice(
@@ -349,7 +364,10 @@ impl FilesSourceConfig {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct FilesSinkConfig {
+    /// Of a bucket the prefix in it.
     pub(super) directory: PathBuf,
+    /// The bucket they go to.
+    pub(super) remote: Option<Remote>,
     pub(super) format: Format,
     pub(super) compression: Option<Compression>,
     pub(super) partition_by: Vec<String>,
@@ -366,8 +384,9 @@ impl FilesSinkConfig {
     pub fn parse(map: &Map<String, Value>, base: &Path) -> Result<Self, Vec<Problem>> {
         let mut options = Options::new(map);
         let path = path_of(&mut options);
-        if let Some((scheme, _)) = path.split_once("://") {
-            options.problem("path", format!("files cannot be written to `{scheme}` object stores yet, use a local path"));
+        let remote = remote_of(&path, &mut options);
+        if remote.as_ref().is_some_and(Remote::is_pattern) {
+            options.problem("path", "files are written below a prefix, which holds none of `*`, `?` and `[`");
         }
         let format = options.choice("format", &FORMATS[..6]).unwrap_or(Format::Json);
         let compression = options.choice(
@@ -401,6 +420,7 @@ impl FilesSinkConfig {
         if !problems.is_empty() {
             return Err(problems);
         }
-        Ok(FilesSinkConfig { directory: base.join(path), format, compression, partition_by, roll_bytes, roll_every, text })
+        let directory = remote.as_ref().map_or_else(|| base.join(path), |remote| PathBuf::from(remote.prefix()));
+        Ok(FilesSinkConfig { directory, remote, format, compression, partition_by, roll_bytes, roll_every, text })
     }
 }

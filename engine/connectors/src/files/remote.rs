@@ -10,7 +10,7 @@ use tidegate_api::{Error, Result};
 use tidegate_objects::{Bucket, BucketUrl, Depth, Names, ObjectInfo, config};
 
 /// How the options of files call things.
-const NAMES: Names = Names { url: "path", options: "storeOptions", rights: "read and list" };
+const NAMES: Names = Names { url: "path", options: "storeOptions", rights: "read, list and, for a sink, write and delete" };
 const WILD: [char; 3] = ['*', '?', '['];
 
 /// The options that are secrets, of every provider.
@@ -85,6 +85,11 @@ impl Remote {
         Ok(Arc::clone(self.bucket.get_or_init(|| made)))
     }
 
+    /// The prefix that parts are written below, without slashes at its ends.
+    pub(super) fn prefix(&self) -> &str {
+        self.key.trim_matches('/')
+    }
+
     pub(super) fn is_pattern(&self) -> bool {
         self.key.contains(WILD)
     }
@@ -106,10 +111,11 @@ impl Remote {
     pub(super) fn list(&self) -> Result<Vec<ObjectInfo>> {
         let bucket = self.bucket()?;
         let Some(wild) = self.key.find(WILD) else {
-            if !self.key.is_empty() && !self.key.ends_with('/') {
-                if let Some(object) = bucket.head(&self.key)? {
-                    return Ok(vec![object]);
-                }
+            if !self.key.is_empty()
+                && !self.key.ends_with('/')
+                && let Some(object) = bucket.head(&self.key)?
+            {
+                return Ok(vec![object]);
             }
             let prefix = match self.key.trim_end_matches('/') {
                 "" => String::new(),

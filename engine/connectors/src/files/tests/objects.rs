@@ -20,8 +20,9 @@ struct World {
 
 impl World {
     fn in_memory() -> World {
-        let store = Arc::new(InMemory::new()) as Arc<dyn ObjectStore>;
-        let bucket = Bucket::over(store, BucketUrl::parse("s3://tidegate").unwrap(), Names::STATE).unwrap();
+        let store = Arc::new(InMemory::new());
+        let url = BucketUrl::parse("s3://tidegate").unwrap();
+        let bucket = Bucket::over(Arc::clone(&store) as Arc<dyn ObjectStore>, url, Names::STATE).unwrap().with_multipart(store);
         World { bucket: Arc::new(bucket), prefix: "own".into(), options: json!({}) }
     }
 
@@ -60,6 +61,81 @@ impl World {
         config.remote = config.remote.map(|remote: Remote| remote.over(Arc::clone(&self.bucket)));
         FilesSource::new(config)
     }
+}
+
+fn sink(world: &World, path: &str, options: Value) -> Arc<dyn OutputSink> {
+    let mut options = map(options);
+    options.insert("path".into(), json!(format!("s3://tidegate/{}/{path}", world.prefix)));
+    if world.options.as_object().is_some_and(|options| !options.is_empty()) {
+        options.insert("storeOptions".into(), world.options.clone());
+    } else {
+        options.insert("storeOptions".into(), json!({ "accessKeyId": "key", "secretAccessKey": "hidden" }));
+    }
+    let mut config = FilesSinkConfig::parse(&options, Path::new(".")).unwrap();
+    config.remote = config.remote.map(|remote: Remote| remote.over(Arc::clone(&world.bucket)));
+    Arc::new(FilesSink { config, options })
+}
+
+/// Rows appear with their commit, once, from any process, and what is given up is gone.
+fn the_sink_keeps_its_contract(world: fn() -> World) {
+    let rows = [sample(0..20), sample(20..25)];
+    for format in ["json", "parquet"] {
+        sink_contract(&rows[0].schema(), &rows, || {
+            let world = Arc::new(world());
+            let (of_sink, of_hidden) = (Arc::clone(&world), Arc::clone(&world));
+            let sink = move || sink(&of_sink, "out", json!({ "format": format }));
+            let hidden = move || {
+                let below = format!("{}/out/{STAGING}/", of_hidden.prefix);
+                of_hidden.bucket.list(&below, tidegate_objects::Depth::All).unwrap().len()
+            };
+            let visible = move || {
+                let source = world.source("out/*", json!({ "schema": schema_option(), "format": format, "watch": true }));
+                let splits = source.discover(None).unwrap().added;
+                let read = read_source(&source, &SourceRequest::all(), 1, 1000, Some(&splits));
+                read.into_values().map(|read| read.rows).collect()
+            };
+            SinkWorld::new(sink, visible, hidden)
+        });
+    }
+}
+
+/// Objects of many pieces in folders of partitions, and what stands there already.
+fn large_parts_lie_in_their_partitions(world: &World) {
+    let sink = sink(world, "out", json!({ "format": "json", "partitionBy": ["n"] }));
+    let text: StringViewArray = (0..2000).map(|_| Some("x".repeat(10_000))).collect();
+    let numbers = Int64Array::from_iter_values((0..2000).map(|row| i64::from(row % 100 == 0)));
+    let rows = RecordBatch::try_from_iter([("n", Arc::new(numbers) as ArrayRef), ("text", Arc::new(text))]).unwrap();
+    let run = RunIdentity::new("test", RunId::new("run"), Generation(1), "out");
+    let AnySink::Transactional(mut writer) = sink.open(SinkCtx::new(run.clone(), rows.schema())).unwrap() else { panic!() };
+    for from in (0..2000).step_by(100) {
+        writer.write(&rows.slice(from, 100), None).unwrap();
+    }
+    let PreCommit::Token(token) = writer.pre_commit(Epoch(1)).unwrap() else { panic!() };
+    let found = || {
+        let found = world.bucket.list(&format!("{}/out/", world.prefix), tidegate_objects::Depth::All).unwrap();
+        let own = |key: &str| key.strip_prefix(&format!("{}/out/", world.prefix)).unwrap().to_string();
+        found.into_iter().map(|object| (own(&object.key), object.size)).filter(|(key, _)| !key.starts_with('.')).collect::<Vec<_>>()
+    };
+    assert!(found().is_empty());
+    let said: Value = serde_json::from_slice(&token.0).unwrap();
+    let names: Vec<String> = said["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|part| format!("{}/{}", part["folder"].as_str().unwrap(), part["name"].as_str().unwrap()))
+        .collect();
+    let second = names.iter().find(|name| name.starts_with("n=1/")).unwrap();
+    world.put(&format!("out/{second}"), "somebody else's");
+    let mut committer = sink.committer(SinkCtx::for_commit(run)).unwrap();
+    let error = committer.commit(Epoch(1), std::slice::from_ref(&token)).unwrap_err();
+    assert!(error.kind() == ErrorKind::Data && error.to_string().contains("nothing is overwritten"), "{error}");
+    world.delete(&format!("out/{second}"));
+    committer.commit(Epoch(1), &[token]).unwrap();
+    let found = found();
+    assert!(names.len() == 2 && found.len() == 2 && found.iter().all(|(key, _)| names.contains(key)), "{names:?} {found:?}");
+    assert!(found[0].1 > 19_000_000 && found[1].1 > 200_000, "{found:?}");
+    let source = world.source("out/**/*.json", json!({ "schema": [{ "name": "text", "type": "string" }] }));
+    assert_eq!(all_rows(&source).iter().map(RecordBatch::num_rows).sum::<usize>(), 2000);
 }
 
 /// Everything that the sink writes locally is read from a bucket, from any position.
@@ -242,7 +318,19 @@ both! {
     every_format_is_read, every_format_is_read_from_a_bucket, s3_every_format_is_read;
     a_path_means_its_objects, a_path_in_a_bucket_means_its_objects, s3_a_path_means_its_objects;
     a_watched_prefix_is_read_once, a_watched_prefix_of_a_bucket_is_read_once, s3_a_watched_prefix_is_read_once;
+    large_parts_lie_in_their_partitions, large_parts_lie_in_their_partitions_of_a_bucket, s3_large_parts_lie_in_their_partitions;
     an_object_that_is_replaced_under_way_is_an_error, an_object_that_is_replaced_is_an_error, s3_an_object_that_is_replaced_is_an_error;
+}
+
+#[test]
+fn the_sink_of_a_bucket_keeps_its_contract() {
+    the_sink_keeps_its_contract(World::in_memory);
+}
+
+#[test]
+#[ignore = "needs an S3 server: `cargo xtask services up s3`, and TIDEGATE_TEST_S3"]
+fn s3_the_sink_keeps_its_contract() {
+    the_sink_keeps_its_contract(World::on_server);
 }
 
 #[test]
