@@ -9,7 +9,7 @@ use crate::graph::{JobGraph, Node, NodeKind, Pipe, PipeEnd};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use tidegate_api::{BadReason, BadRow, Counter, EventTime, Watermark};
+use tidegate_api::{BadReason, BadRow, Counter, ErrorKind, EventTime, Gauge, OutsideMeters, Watermark};
 
 /// Bad rows by reason.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +24,34 @@ impl BadCounts {
 
     fn read(&self) -> BTreeMap<&'static str, u64> {
         let counts = BadReason::ALL.iter().map(|reason| (reason.label(), self.0[*reason as usize].get()));
+        counts.filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+/// Errors of a connector by kind, those included after which a call was repeated.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ErrorCounts([Counter; 6]);
+
+impl ErrorCounts {
+    fn place(kind: ErrorKind) -> usize {
+        match kind {
+            ErrorKind::Config => 0,
+            ErrorKind::Data => 1,
+            ErrorKind::External { .. } => 2,
+            ErrorKind::Fenced => 3,
+            ErrorKind::Limit => 4,
+            ErrorKind::Internal => 5,
+        }
+    }
+
+    pub(crate) fn add(&self, kind: ErrorKind) {
+        self.0[Self::place(kind)].add(1);
+    }
+
+    fn read(&self) -> BTreeMap<&'static str, u64> {
+        use ErrorKind::{Config, Data, External, Fenced, Internal, Limit};
+        let kinds = [Config, Data, External { retry: tidegate_api::Retry::No }, Fenced, Limit, Internal];
+        let counts = kinds.into_iter().map(|kind| (kind.name(), self.0[Self::place(kind)].get()));
         counts.filter(|(_, count)| *count > 0).collect()
     }
 }
@@ -48,6 +76,7 @@ pub(crate) struct NodeCounters {
     pub(crate) late_windows: Counter,
     pub(crate) bad: BadCounts,
     pub(crate) bad_output: Counter,
+    pub(crate) errors: ErrorCounts,
 }
 
 /// Stands for an idle task; one microsecond from the beginning of time, where no watermark is.
@@ -89,6 +118,8 @@ pub(crate) struct NodeMeters {
     /// Per task, the part of it on disk.
     pub(crate) spilled_bytes: Vec<Counter>,
     pub(crate) spills: Counter,
+    /// Per task, what a source's reader or a sink's writer tells of its outside.
+    pub(crate) outside: Vec<OutsideMeters>,
 }
 
 /// Names a step for those who read metrics.
@@ -137,6 +168,7 @@ impl Meters {
                 state_bytes: (0..node.parallelism).map(|_| Counter::new()).collect(),
                 spilled_bytes: (0..node.parallelism).map(|_| Counter::new()).collect(),
                 spills: Counter::new(),
+                outside: (0..node.parallelism).map(|_| OutsideMeters::default()).collect(),
             };
             let role = match &node.kind {
                 NodeKind::Source(source) => NodeRole::Source(source.dataset.clone()),
@@ -221,6 +253,16 @@ pub struct NodeSnapshot {
     pub spilled_bytes: u64,
     /// How often a part of the state left memory.
     pub spills: u64,
+    /// Bytes that a connector has read from or written to the outside, as far as it counts them.
+    pub bytes: u64,
+    /// Attempts that a connector repeated by itself.
+    pub retries: u64,
+    /// Errors of a connector by kind.
+    pub errors: BTreeMap<&'static str, u64>,
+    /// Rows or messages that lie ready outside and were not read; `None` where no task of the source knows.
+    pub behind_rows: Option<u64>,
+    /// The same in bytes.
+    pub behind_bytes: Option<u64>,
     /// The stateless steps behind it.
     pub steps: Vec<StepSnapshot>,
 }
@@ -243,6 +285,11 @@ impl NodeSnapshot {
             state_bytes: meters.state_bytes.iter().map(Counter::get).sum(),
             spilled_bytes: meters.spilled_bytes.iter().map(Counter::get).sum(),
             spills: meters.spills.get(),
+            bytes: meters.outside.iter().map(|outside| outside.bytes.get()).sum(),
+            retries: meters.outside.iter().map(|outside| outside.retries.get()).sum(),
+            errors: counters.errors.read(),
+            behind_rows: known(meters.outside.iter().map(|outside| &outside.behind_rows)),
+            behind_bytes: known(meters.outside.iter().map(|outside| &outside.behind_bytes)),
             steps: meters.steps.iter().map(|(name, counters)| StepSnapshot::of(name, counters)).collect(),
         }
     }
@@ -251,6 +298,11 @@ impl NodeSnapshot {
     pub fn bad_total(&self) -> u64 {
         self.bad.values().sum()
     }
+}
+
+/// The sum of what is known; a task without splits knows nothing and changes nothing.
+fn known<'a>(gauges: impl Iterator<Item = &'a Gauge>) -> Option<u64> {
+    gauges.filter_map(Gauge::get).reduce(u64::saturating_add)
 }
 
 /// A step's counters at one moment.
@@ -297,4 +349,29 @@ pub struct EdgeSnapshot {
     pub sent: u64,
     /// Rows its consumers have received.
     pub received: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_counted_by_kind_and_only_those_that_came() {
+        let errors = ErrorCounts::default();
+        errors.add(tidegate_api::Error::external("away").kind());
+        errors.add(tidegate_api::Error::retryable("busy", std::time::Duration::ZERO).kind());
+        errors.add(ErrorKind::Limit);
+        assert_eq!(errors.read(), BTreeMap::from([("external", 2), ("limit", 1)]));
+    }
+
+    #[test]
+    fn a_task_that_does_not_know_changes_nothing_and_nobody_knowing_is_not_zero() {
+        let tasks = [Gauge::default(), Gauge::default(), Gauge::default()];
+        assert_eq!(known(tasks.iter()), None);
+        tasks[0].set(Some(3));
+        tasks[2].set(Some(u64::MAX));
+        assert_eq!(known(tasks.iter()), Some(u64::MAX));
+        tasks[2].set(None);
+        assert_eq!(known(tasks.iter()), Some(3));
+    }
 }

@@ -297,6 +297,11 @@ fn node_of(node: &NodeSnapshot) -> Value {
         "stateBytes": node.state_bytes,
         "spilledBytes": node.spilled_bytes,
         "spills": node.spills,
+        "bytes": node.bytes,
+        "retries": node.retries,
+        "errors": node.errors,
+        "behindRows": node.behind_rows,
+        "behindBytes": node.behind_bytes,
         "steps": node.steps.iter().map(|step| json!({
             "stage": step.stage,
             "step": step.label,

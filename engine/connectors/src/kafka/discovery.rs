@@ -160,6 +160,16 @@ impl Explorer {
         answer.ok()?.into_values().next()
     }
 
+    /// The ends of partitions, if all their brokers answer soon; asked once.
+    pub(super) fn ends(&self, partitions: &[Partition]) -> BTreeMap<Partition, i64> {
+        if partitions.is_empty() {
+            return BTreeMap::new();
+        }
+        let answer = edges(&self.consumer, partitions, Offset::End, TRY);
+        self.listen();
+        answer.unwrap_or_default()
+    }
+
     /// What partitions have now.
     pub(super) fn ranges(&self, partitions: &[Partition]) -> Result<BTreeMap<Partition, Range>> {
         if partitions.is_empty() {

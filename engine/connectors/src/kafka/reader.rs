@@ -6,7 +6,7 @@ use super::discovery::{Explorer, edges};
 use super::part::{Part, Turn};
 use super::place::{Assigned, Partition, Place};
 use super::run::Decoding;
-use super::source::replaced;
+use super::source::{Ends, replaced};
 use super::source_config::SourceConfig;
 use super::teller::Teller;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -14,7 +14,9 @@ use rdkafka::topic_partition_list::Offset;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_api::{Clock, Error, PollRequest, Polled, Position, Result, SourceCtx, SourceReader, Split, SplitId, SplitState};
+use tidegate_api::{
+    Clock, Error, OutsideMeters, PollRequest, Polled, Position, Result, SourceCtx, SourceReader, Split, SplitId, SplitState,
+};
 
 /// The least rows that a partition's turn is worth, if the poll has so many.
 const TURN: usize = 512;
@@ -48,6 +50,10 @@ pub(super) struct Reader {
     prober: Option<Explorer>,
     states: Vec<(SplitId, SplitState)>,
     teller: Arc<Teller>,
+    meters: OutsideMeters,
+    ends: Ends,
+    /// When it was told last how far this task is behind.
+    measured: Option<Duration>,
 }
 
 /// Brokers may be out of reach.
@@ -61,7 +67,7 @@ struct Doubt {
 }
 
 impl Reader {
-    pub(super) fn new(config: Arc<SourceConfig>, decoding: Decoding, teller: Arc<Teller>, ctx: &SourceCtx) -> Self {
+    pub(super) fn new(config: Arc<SourceConfig>, decoding: Decoding, teller: Arc<Teller>, ends: Ends, ctx: &SourceCtx) -> Self {
         Reader {
             config,
             decoding,
@@ -76,6 +82,9 @@ impl Reader {
             prober: None,
             states: Vec::new(),
             teller,
+            meters: ctx.meters.clone(),
+            ends,
+            measured: None,
         }
     }
 
@@ -223,6 +232,17 @@ impl Reader {
         Error::config(format!("partition `{partition}`: {what}; to begin elsewhere start over with `--fresh`"))
     }
 
+    /// Tells how far this task is behind what was there at the last discovery.
+    fn measure(&mut self) {
+        let now = self.clock.monotonic();
+        if self.measured.is_some_and(|at| now.saturating_sub(at) < SWEEP) {
+            return;
+        }
+        self.measured = Some(now);
+        let open = self.parts.iter().filter(|part| part.queue.is_some());
+        self.meters.behind_rows.set(self.ends.behind(open.map(|part| (&part.assigned.partition, part.next, part.assigned.details.end))));
+    }
+
     /// Gives everybody who has something a turn.
     fn gather(&mut self, request: PollRequest, polled: &mut Polled) -> Result<()> {
         let Some(ahead) = &self.ahead else { return Ok(()) };
@@ -244,6 +264,7 @@ impl Reader {
             let turn = self.parts[number].read(&self.decoding, ahead.listener(), share, bytes)?;
             rows = rows.saturating_sub(turn.chunk.as_ref().map_or(0, |chunk| chunk.rows.num_rows()));
             bytes = bytes.saturating_sub(turn.bytes);
+            self.meters.bytes.add(turn.bytes as u64);
             if !turn.drained && !turn.finished {
                 self.turns.push_back(number);
             }
@@ -369,6 +390,7 @@ impl SourceReader for Reader {
         // What was said while rows were taken may be about them.
         self.serve()?;
         self.resolve()?;
+        self.measure();
         polled.states = std::mem::take(&mut self.states);
         if self.parts.iter().all(|part| part.queue.is_none()) {
             // Nobody would hear what the client goes on to say.

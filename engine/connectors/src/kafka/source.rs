@@ -1,6 +1,6 @@
 //! The source: a split per partition, positions that are the engine's, and topics that stay the same ones.
 
-use super::discovery::{Explorer, Found};
+use super::discovery::{Explorer, Found, Range};
 use super::place::{Details, Known, KnownTopic, Partition, Place};
 use super::reader::Reader;
 use super::run::Decoding;
@@ -31,6 +31,8 @@ pub struct KafkaSource {
     /// The client that discoveries ask with; connecting anew each time would be seen by the cluster's operators.
     explorer: Mutex<Option<Explorer>>,
     teller: Arc<Teller>,
+    /// How far the partitions went when they were looked for last, for those who watch.
+    ends: Ends,
 }
 
 /// The columns of the payload, and what is pinned of them: nothing of those that somebody declared.
@@ -42,7 +44,13 @@ struct Bound {
 
 impl KafkaSource {
     pub(super) fn new(config: SourceConfig) -> Self {
-        KafkaSource { config: Arc::new(config), inferred: OnceLock::new(), explorer: Mutex::new(None), teller: Arc::default() }
+        KafkaSource {
+            config: Arc::new(config),
+            inferred: OnceLock::new(),
+            explorer: Mutex::new(None),
+            teller: Arc::default(),
+            ends: Ends::default(),
+        }
     }
 
     /// Asks the cluster with the one client there is for it.
@@ -114,6 +122,29 @@ impl KafkaSource {
     }
 }
 
+/// How far partitions went at the last discovery; clones share it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ends(Arc<Mutex<BTreeMap<Partition, i64>>>);
+
+impl Ends {
+    /// Takes what was found just now, and asks once for the others: a measure is not worth waiting for.
+    fn learn(&self, explorer: &Explorer, known: &Known, found: &BTreeMap<Partition, Range>) {
+        let all = known.topics.iter().flat_map(|(name, topic)| (0..topic.partitions).map(|number| Partition::new(name.clone(), number)));
+        let others: Vec<Partition> = all.filter(|partition| !found.contains_key(partition)).collect();
+        let asked = explorer.ends(&others);
+        let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        ends.extend(asked);
+        ends.extend(found.iter().map(|(partition, range)| (partition.clone(), range.high)));
+    }
+
+    /// How many rows lie between each of these positions and the end, the source's own if it has one, all together; `None` if that is
+    /// not known of one of them.
+    pub(super) fn behind<'a>(&self, positions: impl Iterator<Item = (&'a Partition, i64, Option<i64>)>) -> Option<u64> {
+        let ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        positions.map(|(partition, next, end)| Some(u64::try_from(end.or_else(|| ends.get(partition).copied())? - next).unwrap_or(0))).sum()
+    }
+}
+
 #[derive(Debug, Default)]
 struct Compared {
     new: Vec<Partition>,
@@ -172,6 +203,7 @@ impl InlineSource for KafkaSource {
                 let partitions = topic.partitions.max(before.map_or(0, |before| before.partitions));
                 known.topics.insert(name, KnownTopic { id, partitions });
             }
+            self.ends.learn(explorer, &known, &ranges);
             let gone: Vec<SplitId> = compared.lost.iter().map(Partition::split).collect();
             Ok(Discovered { added, gone, cursor: Some(known.bytes()?), complete: self.config.ends })
         })
@@ -188,7 +220,7 @@ impl InlineSource for KafkaSource {
         if let Some(group) = config.group_of(&ctx.run.pipeline) {
             Arc::make_mut(&mut config).group = group;
         }
-        let mut reader = Reader::new(config, decoding, Arc::clone(&self.teller), &ctx);
+        let mut reader = Reader::new(config, decoding, Arc::clone(&self.teller), self.ends.clone(), &ctx);
         reader.assign(ctx.start)?;
         Ok(Box::new(reader))
     }

@@ -7,7 +7,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_api::sink::Acknowledged;
-use tidegate_api::{ChangeMode, Counter, Epoch, ErrorKind, Flushed, Sink, SinkCtx, hidden};
+use tidegate_api::{ChangeMode, Counter, Epoch, ErrorKind, Flushed, OutsideMeters, Sink, SinkCtx, hidden};
 
 /// Flushes and waits for the answer.
 fn flush(writer: &mut dyn Sink, ctx: &SinkCtx, epoch: u64) -> tidegate_api::Result<()> {
@@ -29,7 +29,8 @@ fn flush(writer: &mut dyn Sink, ctx: &SinkCtx, epoch: u64) -> tidegate_api::Resu
 fn kafka_rows_are_there_when_the_barrier_is_answered() {
     let world = World::new(&brokers(), 3).with("delivery", json!("at-least-once"));
     let emitted = Counter::new();
-    let ctx = world.ctx(1).with_emitted(emitted.clone());
+    let meters = OutsideMeters::default();
+    let ctx = world.ctx(1).with_emitted(emitted.clone()).with_meters(meters.clone());
     let mut writer = world.live_in(ctx.clone());
     flush(writer.as_mut(), &ctx, 1).unwrap();
     for epoch in 2..5_i64 {
@@ -38,6 +39,7 @@ fn kafka_rows_are_there_when_the_barrier_is_answered() {
         assert_eq!(world.committed(), values(0..(epoch - 1) * 1000));
     }
     assert_eq!(emitted.get(), 3000);
+    assert!(meters.bytes.get() > 3000, "{}", meters.bytes.get());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Where reading begins, ends and goes on, and what is told about it.
 
-use crate::support::{Reading, Record, World, range, record, rows, until};
+use crate::support::{Reading, Record, Taken, World, range, record, rows, until};
 use arrow::array::AsArray;
 use arrow::datatypes::{Int32Type, Int64Type, TimestampMillisecondType};
 use serde_json::json;
@@ -69,6 +69,33 @@ fn kafka_a_start_by_offsets_is_exact_and_checked() {
     );
     assert!(refused(json!({ "0": 0 })).contains("says nothing about partition"), "{told}");
     assert!(refused(json!({ "0": 0, "1": 0, "2": 0 })).contains("does not exist"), "{told}");
+}
+
+#[test]
+#[ignore = "needs a broker"]
+fn kafka_it_tells_what_it_has_read_and_how_far_it_is_behind() {
+    let world = World::real();
+    let topic = world.topic("behind", 2);
+    world.send(&topic, 0, &rows(0..50));
+    world.transact(&topic, 1, &rows(50..60), true);
+    let source = world.source(&topic, json!({}));
+    let found = source.discover(None).unwrap();
+    let mut reading = Reading::open(source.as_ref(), SourceRequest::all(), found.added).unwrap();
+    assert_eq!(reading.meters.behind_rows.get(), None, "nothing was asked yet");
+    reading.request.max_rows = 5;
+    reading.until("the first rows", |taken| taken.values().map(Taken::rows).sum::<usize>() > 0);
+    let behind = reading.meters.behind_rows.get().unwrap();
+    // The mark that ends the transaction has an offset too.
+    assert!((50..=61).contains(&behind), "{behind}");
+    reading.request.max_rows = 8192;
+    reading.until_all(SplitState::CaughtUp);
+    reading.poll_until(|meters| meters.behind_rows.get() == Some(0));
+    assert!(reading.meters.bytes.get() > 60, "{:?}", reading.meters);
+    world.send(&topic, 0, &rows(60..67));
+    // As of the last discovery: nobody has looked since.
+    source.discover(found.cursor.as_deref()).unwrap();
+    reading.until("the rest", |taken| taken.values().map(Taken::rows).sum::<usize>() == 67);
+    reading.poll_until(|meters| meters.behind_rows.get() == Some(0));
 }
 
 #[test]

@@ -19,8 +19,8 @@ use std::task::{Context, Poll, Wake};
 use std::thread::Thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tidegate_api::{
-    BadRow, Error, Generation, InlineSource, Ordinals, PollRequest, Position, Result, RunId, RunIdentity, SourceCtx, SourceReader,
-    SourceRequest, Split, SplitId, SplitState,
+    BadRow, Error, Generation, InlineSource, Ordinals, OutsideMeters, PollRequest, Position, Result, RunId, RunIdentity, SourceCtx,
+    SourceReader, SourceRequest, Split, SplitId, SplitState,
 };
 use tidegate_connectors::ConnectorCtx;
 
@@ -257,6 +257,7 @@ pub(crate) fn identity() -> RunIdentity {
 
 /// A source being read by one task, as the engine does it.
 pub(crate) struct Reading {
+    pub(crate) meters: OutsideMeters,
     pub(crate) reader: Box<dyn SourceReader>,
     pub(crate) taken: BTreeMap<SplitId, Taken>,
     pub(crate) request: PollRequest,
@@ -293,8 +294,9 @@ impl Taken {
 impl Reading {
     pub(crate) fn open(source: &dyn InlineSource, request: SourceRequest, splits: Vec<Split>) -> Result<Self> {
         let taken = splits.iter().map(|split| (split.id.clone(), Taken::default())).collect();
-        let reader = source.open(SourceCtx::new(identity()).with_request(request).with_start(splits))?;
-        Ok(Reading { reader, taken, request: PollRequest { max_rows: 8192, max_bytes: 2 << 20, wait: Duration::from_millis(10) } })
+        let meters = OutsideMeters::default();
+        let reader = source.open(SourceCtx::new(identity()).with_request(request).with_start(splits).with_meters(meters.clone()))?;
+        Ok(Reading { reader, meters, taken, request: PollRequest { max_rows: 8192, max_bytes: 2 << 20, wait: Duration::from_millis(10) } })
     }
 
     /// Discovers and opens all there is.
@@ -343,6 +345,15 @@ impl Reading {
             self.poll().unwrap();
         }
         self
+    }
+
+    /// Polls until it tells so of itself.
+    pub(crate) fn poll_until(&mut self, is_so: impl Fn(&OutsideMeters) -> bool) {
+        let end = now() + PATIENCE;
+        while !is_so(&self.meters) {
+            assert!(now() < end, "it does not tell so; {:?}", self.meters);
+            self.poll().unwrap();
+        }
     }
 
     /// Polls until all splits are in this state.

@@ -204,6 +204,7 @@ impl Maker<'_> {
             .with_restoring(self.base.restoring)
             .with_time_column(source.time.as_ref().map(|time| Arc::clone(&time.column)))
             .with_request(source.request.clone())
+            .with_meters(self.meters.outside[seat.task].clone())
             .with_clock(Arc::clone(&job.config.clock))
             .with_wake(seat.signal.wake());
         if assigned.complete {
@@ -293,6 +294,7 @@ impl Maker<'_> {
         let ctx = sink_ctx(job, self.node, sink, &manifest.run_id, manifest.generation)
             .with_task(seat.task, self.node.parallelism)
             .with_restored(self.base.restoring.then_some(manifest.epoch))
+            .with_meters(self.meters.outside[seat.task].clone())
             .with_acker(acker.clone());
         let writer = sink.sink.open(ctx)?;
         match (&writer, two_phase(sink)) {

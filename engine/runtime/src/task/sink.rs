@@ -83,17 +83,8 @@ impl SinkTask {
                 Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), parts.node.schema.metadata().clone()))
             }
         };
-        SinkTask {
-            parts,
-            opened: false,
-            schema,
-            layout: None,
-            held: None,
-            barrier: None,
-            retries: Retries::default(),
-            awaited: BTreeSet::new(),
-            ended: false,
-        }
+        let retries = Retries::new(parts.meters.counters.errors.clone());
+        SinkTask { parts, opened: false, schema, layout: None, held: None, barrier: None, retries, awaited: BTreeSet::new(), ended: false }
     }
 
     fn take_answers(&mut self) -> Result<()> {

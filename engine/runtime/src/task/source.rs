@@ -99,6 +99,7 @@ impl SourceTask {
             spec.splits_in_order = true;
         }
         let time = SourceTime::new(spec).with_suspends(parts.suspends);
+        let retries = Retries::new(parts.meters.counters.errors.clone());
         let mut task = SourceTask {
             parts,
             reader: None,
@@ -108,7 +109,7 @@ impl SourceTask {
             phase: Phase::Waiting,
             complete: false,
             ended: false,
-            retries: Retries::default(),
+            retries,
             retry_at: None,
             quiet_since: None,
             linger: false,
@@ -162,6 +163,7 @@ impl SourceTask {
                 }
                 Command::Committed(positions) => {
                     if let Err(error) = self.reader()?.committed(&positions) {
+                        self.parts.meters.counters.errors.add(error.kind());
                         // The next epoch says it again, with later positions.
                         match error.kind() {
                             ErrorKind::External { .. } => tracing::warn!(%error, task = self.parts.seat.name, "acknowledging rows failed"),

@@ -19,11 +19,39 @@ pub(super) struct Bench<'a> {
     schema: SchemaRef,
     rows: &'a [RecordBatch],
     world: &'a dyn Fn() -> Result<SinkWorld>,
+    part: Part,
+}
+
+/// Which of equal parts of a suite is run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Part {
+    pub(super) number: usize,
+    pub(super) of: usize,
+}
+
+impl Part {
+    pub(super) const ALL: Part = Part { number: 0, of: 1 };
+
+    /// Whether this piece of the suite, or of one of its scripts, belongs to it.
+    pub(super) fn has(self, piece: usize) -> bool {
+        piece % self.of == self.number
+    }
 }
 
 impl<'a> Bench<'a> {
-    pub(super) fn new(record: &'a Record, schema: SchemaRef, rows: &'a [RecordBatch], world: &'a dyn Fn() -> Result<SinkWorld>) -> Self {
-        Bench { record, schema, rows, world }
+    pub(super) fn new(
+        record: &'a Record,
+        schema: SchemaRef,
+        rows: &'a [RecordBatch],
+        world: &'a dyn Fn() -> Result<SinkWorld>,
+        part: Part,
+    ) -> Self {
+        Bench { record, schema, rows, world, part }
+    }
+
+    /// The part of the suite that is run, for scripts which themselves have many pieces.
+    pub(super) fn part(&self) -> Part {
+        self.part
     }
 
     /// A new, empty world.

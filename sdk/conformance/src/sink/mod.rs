@@ -16,7 +16,7 @@ use crate::rules::Rule;
 use crate::verdict::{Judgement, Progress, Record, Verdict};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use bench::Bench;
+use bench::{Bench, Part};
 use std::sync::Arc;
 use tidegate_api::{Guarantee, OutputSink, Result};
 
@@ -48,13 +48,16 @@ impl SinkWorld {
 /// One script and what it is called.
 type Script = (&'static str, fn(&Bench) -> Verdict);
 
+/// The longest script, which divides itself where a suite is run in parts.
+const CRASHES: &str = "a crash before and after each call";
+
 /// Every script of sinks with two phases, in the order in which they say the most about a lie.
 const TWO_PHASE: &[Script] = &[
     ("phases", phases::phases),
     ("empty epochs", phases::empty_epochs),
     ("several tasks", phases::several_tasks),
     ("a commit is replayed", answers::replayed),
-    ("a crash before and after each call", crashes::everywhere),
+    (CRASHES, crashes::everywhere),
     ("an epoch is given up", undo::abort),
     ("a commit twice at once", answers::at_once),
     ("answers are lost", answers::lost_answers),
@@ -133,11 +136,16 @@ impl SinkTrial<'_> {
     }
 
     fn run(&self, scripts: &[Script], progress: Progress) -> Judgement {
+        self.run_part(scripts, progress, Part::ALL)
+    }
+
+    /// The scripts are dealt to the parts; those that are divided themselves are in each.
+    fn run_part(&self, scripts: &[Script], progress: Progress, part: Part) -> Judgement {
         let record = Record::telling(progress);
         let run = || {
-            for (name, script) in scripts {
+            for (_, (name, script)) in scripts.iter().enumerate().filter(|(number, (name, _))| *name == CRASHES || part.has(*number)) {
                 record.script(name);
-                script(&Bench::new(&record, Arc::clone(&self.schema), self.rows, self.world))?;
+                script(&Bench::new(&record, Arc::clone(&self.schema), self.rows, self.world, part))?;
             }
             record.kept(Rule::CallsSucceed);
             Ok(())
@@ -161,4 +169,23 @@ pub fn sink_contract(schema: &SchemaRef, rows: &[RecordBatch], world: impl Fn() 
     assert!(rows.len() >= 2, "the contract needs two batches");
     let trial = SinkTrial { schema: Arc::clone(schema), rows, world: &|| Ok(world()) };
     trial.judge(Guarantee::ExactlyOnce).judgement.expect_passed();
+}
+
+/// As [`sink_contract`], in so many parts at once: for a sink whose outside takes its time, such as a broker's transactions.
+///
+/// # Panics
+/// With the script and the rule that was broken.
+pub fn sink_contract_in_parts(schema: &SchemaRef, rows: &[RecordBatch], parts: usize, world: impl Fn() -> SinkWorld + Sync) {
+    assert!(rows.len() >= 2, "the contract needs two batches");
+    let judge = |part| {
+        let trial = SinkTrial { schema: Arc::clone(schema), rows, world: &|| Ok(world()) };
+        let judged = |scripts| trial.run_part(scripts, Progress::default(), part);
+        judged(TWO_PHASE).and(judged(DELIVERY)).expect_passed();
+    };
+    std::thread::scope(|scope| {
+        for number in 0..parts {
+            let judge = &judge;
+            scope.spawn(move || judge(Part { number, of: parts }));
+        }
+    });
 }

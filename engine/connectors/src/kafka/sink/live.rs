@@ -26,6 +26,7 @@ pub(super) struct LiveWriter {
     producer: ThreadedProducer<Deliveries>,
     deliveries: Deliveries,
     emitted: Counter,
+    bytes: Counter,
     clock: Arc<dyn Clock>,
     patience: Duration,
 }
@@ -46,7 +47,7 @@ impl LiveWriter {
             .create_with_context(deliveries.clone())
             .map_err(|error| failed(format!("no producer for `{}` can be made", config.cluster.brokers()), &error))?;
         let serializer = Serializer::new(config, &ctx.schema, &ctx.mode, topics)?;
-        Ok(LiveWriter { serializer, producer, deliveries, emitted: ctx.emitted, clock: ctx.clock, patience })
+        Ok(LiveWriter { serializer, producer, deliveries, emitted: ctx.emitted, bytes: ctx.meters.bytes, clock: ctx.clock, patience })
     }
 
     /// The first record that was not delivered is why every later call fails.
@@ -91,10 +92,11 @@ impl Sink for LiveWriter {
         let (producer, deliveries, clock, patience) = (&self.producer, &self.deliveries, &self.clock, self.patience);
         let mut sent = 0;
         let bad = self.serializer.write(rows, &mut |record| {
-            sent += 1;
+            sent += record.bytes() as u64;
             send(producer, deliveries, clock.as_ref(), patience, record)
         })?;
         self.emitted.add((rows.num_rows() - bad.len()) as u64);
+        self.bytes.add(sent);
         self.check()?;
         Ok(Written { bad })
     }

@@ -83,7 +83,9 @@ impl TransactionalSink for StagedWriter {
         // What the store did not take last time comes first, while nothing of this batch is taken.
         self.stage()?;
         let StagedWriter { serializer, names, ctx, segment, unstaged, next, most, .. } = self;
+        let mut bytes = 0;
         let bad = serializer.write(rows, &mut |record| {
+            bytes += record.bytes() as u64;
             segment.push(record);
             if segment.len() >= *most {
                 unstaged.push(end(segment, names, ctx.task, next));
@@ -91,6 +93,7 @@ impl TransactionalSink for StagedWriter {
             Ok(())
         })?;
         self.ctx.emitted.add((rows.num_rows() - bad.len()) as u64);
+        self.ctx.meters.bytes.add(bytes);
         match self.stage() {
             // The rows are taken, so the call must not be repeated; the segment waits for the next one.
             Err(error) if matches!(error.kind(), ErrorKind::External { retry: Retry::After(_) }) => {
