@@ -9,12 +9,13 @@ use std::process::Command;
 /// Who may depend on whom inside the workspace, apart from tests.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("tidegate-api", &[]),
-    ("tidegate-epochs", &["tidegate-api"]),
+    ("tidegate-objects", &["tidegate-api"]),
+    ("tidegate-epochs", &["tidegate-api", "tidegate-objects"]),
     ("tidegate-runtime", &["tidegate-api", "tidegate-epochs"]),
     ("tidegate-dialect", &["tidegate-api"]),
     ("tidegate-operators", &["tidegate-api", "tidegate-dialect"]),
     ("tidegate-host", &["tidegate-api"]),
-    ("tidegate-connectors", &["tidegate-api"]),
+    ("tidegate-connectors", &["tidegate-api", "tidegate-objects"]),
     ("tidegate-guests", &[]),
     (
         "tidegate",
@@ -41,7 +42,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("datafusion", &["tidegate-dialect", "tidegate-operators"]),
     ("wasmtime", &["tidegate-host"]),
     ("rdkafka", &["tidegate-connectors"]),
-    ("object_store", &["tidegate-epochs", "tidegate-connectors"]),
+    ("object_store", &["tidegate-epochs", "tidegate-objects"]),
     ("parquet", &["tidegate-connectors"]),
     ("crossbeam-channel", &["tidegate-runtime"]),
 ];

@@ -270,6 +270,13 @@ pub trait InlineSource: Send + Sync {
         None
     }
 
+    /// Whether discovery never names a split twice, whatever became of it, by what its cursor remembers. The engine then forgets a finished
+    /// split once a manifest has it finished, and a split that is found later must have another name than any before. A source that
+    /// leaves it to the engine to know what was read, and so lists the same splits again, says `false`.
+    fn remembers_splits(&self) -> bool {
+        false
+    }
+
     /// Opens the reader of one task. Called once per task and start, on the task's thread, before its first poll.
     ///
     /// # Errors

@@ -302,6 +302,20 @@ impl Ledger {
         }
     }
 
+    /// Drops the splits of a source that the newest manifest has as finished, and answers which they were. For sources whose discovery
+    /// remembers by itself what it has named: nothing else asks for a finished split any more, and every manifest would carry it along.
+    pub fn forget_finished(&mut self, source: &str) -> Vec<SplitId> {
+        let Some(entry) = self.next.sources.get_mut(source) else { return Vec::new() };
+        if entry.splits.iter().all(|split| split.status == SplitStatus::Reading) {
+            return Vec::new();
+        }
+        let durable = self.newest.sources.get(source).map_or(&[][..], |source| &source.splits);
+        let durable: BTreeSet<&SplitId> =
+            durable.iter().filter(|split| split.status == SplitStatus::Finished).map(|split| &split.id).collect();
+        let is_over = |split: &&mut SplitEntry| split.status == SplitStatus::Finished && durable.contains(&split.id);
+        entry.splits.extract_if(.., |split| is_over(&split)).map(|split| split.id).collect()
+    }
+
     /// The tokens of one sink for `epoch`, to be committed: the newest manifest's or, while that is not published yet, those handed over so far.
     pub fn pending(&self, epoch: Epoch, sink: &str) -> Vec<CommitToken> {
         let manifest = if epoch == self.newest.epoch { Some(&self.newest) } else { self.sealed.as_ref() };

@@ -4,18 +4,18 @@
 //! a simulator may end everything between any two. Between the store, the sinks' committers and the sources it is the only
 //! one that writes; what it must not do, the machine does not order.
 
-use crate::graph::SourceNode;
+mod handle;
+
+pub(crate) use self::handle::{SourceHandle, SourceTaskHandle};
+
 use crate::job::{Job, JobControl};
 use crate::killpoint::{KillPoint, Watched};
 use crate::planted::Planted;
-use crate::signal::Signal;
-use crate::start::Assigned;
 use crate::task::{Command, Report};
-use crossbeam_channel::{Receiver, Sender};
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use crossbeam_channel::Receiver;
+use std::collections::VecDeque;
 use std::time::Duration;
-use tidegate_api::{Committer, Epoch, Error, ErrorKind, InlineSource, Position, Result, SplitId};
+use tidegate_api::{Committer, Epoch, Error, ErrorKind, Position, Result, SplitId};
 use tidegate_epochs::manifest::End;
 use tidegate_epochs::{Action, EpochMachine, Fact, Ledger, Pruner, Published, Step, claim, mark_committed, publish, recovery};
 
@@ -34,65 +34,6 @@ pub(crate) struct CoordinatorParts {
     pub(crate) sources: Vec<SourceHandle>,
     pub(crate) reports: Receiver<(usize, Report)>,
     pub(crate) tasks: usize,
-}
-
-/// A source as the coordinator knows it.
-pub(crate) struct SourceHandle {
-    node: String,
-    dataset: String,
-    source: Arc<dyn InlineSource>,
-    tasks: Vec<SourceTaskHandle>,
-    /// Which task reads a split.
-    owners: BTreeMap<SplitId, usize>,
-    /// Which task gets the next split.
-    next: usize,
-    complete: bool,
-    /// Where the next discovery goes on; the manifest has it too, an epoch later.
-    cursor: Option<Vec<u8>>,
-    discovered: Option<Duration>,
-    failed: u32,
-}
-
-/// One task of a source.
-pub(crate) struct SourceTaskHandle {
-    pub(crate) commands: Sender<Command>,
-    pub(crate) signal: Signal,
-}
-
-impl SourceHandle {
-    pub(crate) fn new(node: String, source: &SourceNode, assigned: &Assigned) -> Self {
-        SourceHandle {
-            node,
-            dataset: source.dataset.clone(),
-            source: Arc::clone(&source.source),
-            tasks: Vec::new(),
-            owners: BTreeMap::new(),
-            next: 0,
-            complete: assigned.complete,
-            cursor: assigned.cursor.clone(),
-            discovered: None,
-            failed: 0,
-        }
-    }
-
-    pub(crate) fn add(&mut self, task: SourceTaskHandle, splits: Vec<SplitId>) {
-        let index = self.tasks.len();
-        self.next += splits.len();
-        self.owners.extend(splits.into_iter().map(|split| (split, index)));
-        self.tasks.push(task);
-    }
-
-    fn tell(&self, command: impl Fn() -> Command) {
-        self.tasks.iter().for_each(|task| task.tell(command()));
-    }
-}
-
-impl SourceTaskHandle {
-    fn tell(&self, command: Command) {
-        // A task that is gone has failed, and its report says why.
-        let _ = self.commands.send(command);
-        self.signal.raise();
-    }
 }
 
 /// How a run went to its end.
@@ -291,6 +232,12 @@ impl Coordinator {
         Ok(())
     }
 
+    fn forget_finished(&mut self) {
+        for source in self.parts.sources.iter_mut().filter(|source| source.source.remembers_splits()) {
+            source.forget(self.parts.ledger.forget_finished(&source.node));
+        }
+    }
+
     fn execute(&mut self, action: Action) -> Result<Control> {
         match action {
             Action::InjectBarrier(barrier) => {
@@ -338,6 +285,7 @@ impl Coordinator {
                 if matches!(fact, Fact::MarkWritten { .. }) {
                     self.parts.job.config.kill(KillPoint::AfterMark, epoch)?;
                     self.parts.sources.iter().for_each(|source| source.tell(|| Command::Settled));
+                    self.forget_finished();
                     self.log_course(epoch);
                 }
                 self.tell(fact);

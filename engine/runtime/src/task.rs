@@ -108,6 +108,8 @@ pub(crate) enum Command {
     Barrier(Barrier),
     /// Read these splits too.
     Assign(Vec<Split>),
+    /// These splits are finished in a durable manifest, and nobody asks for them any more.
+    Forget(Vec<SplitId>),
     /// No further splits will come.
     Complete,
     /// These positions are durable.

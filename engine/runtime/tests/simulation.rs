@@ -10,13 +10,17 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use support::pipeline::{Tasks, World, world};
+use support::doubles::Finding;
+use support::pipeline::{Tasks, World, sink, source as source_node, world};
 use support::sorted;
 use support::tumbling::PARTS;
+use tidegate_api::testkit::Collector;
 use tidegate_api::{Error, Result, RunId};
 use tidegate_epochs::PlantedBug;
+use tidegate_runtime::graph::{EdgeId, EdgeSpec, JobGraph, Pipe, Routing};
 use tidegate_runtime::simulate::seeds::Seeds;
 use tidegate_runtime::simulate::{SimConfig, SimRandom, SimReport, SimStart, simulate};
 use tidegate_runtime::{Capacity, JobConfig, KillPoint, MemoryLimit, Planted};
@@ -98,6 +102,40 @@ fn every_row_comes_out_once_whatever_dies_and_when() {
     let parts = PARTS.load(Ordering::Relaxed);
     println!("parts of state were opened {parts} times");
     assert!(parts > 1000, "state was put aside too seldom: {parts}");
+}
+
+/// The sink shows every row of every split once, though finished splits are forgotten while others are found.
+fn run_finding(seed: u64) -> Result<SimReport> {
+    const SPLITS: u64 = 12;
+    let source = Finding { grows: true, ..Finding::new(SPLITS) };
+    let out = Collector::new();
+    let report = simulate(SimConfig::new(seed), &mut |start: SimStart<'_>| {
+        let mut config = JobConfig::new("simulated", RunId::new(format!("run-{seed}-{}", start.number)), "");
+        config.batch_rows = 1 + start.random.below(9) as usize;
+        config.checkpoint_every = Duration::from_micros(500 + start.random.below(5000));
+        let finding = source_node("finding", Arc::new(source.clone())).with_parallelism(draw(start.random, 3));
+        let edge = EdgeSpec {
+            id: EdgeId(0),
+            from: "finding".into(),
+            to: "out".into(),
+            input: 0,
+            schema: Arc::clone(&source.schema),
+            routing: Routing::RoundRobin,
+        };
+        let nodes = vec![finding.with_main(Pipe::to_edge(EdgeId(0))), sink("out", &out, &source.schema)];
+        (JobGraph { nodes, edges: vec![edge] }, config)
+    })?;
+    let rows = |split: u64| (0..10).map(move |row| split * 100 + row).map(|n| vec![n as i64, 0, n as i64]);
+    compare("out", sorted(&out.visible()), (0..SPLITS).flat_map(rows).collect())?;
+    Ok(report)
+}
+
+#[test]
+fn splits_that_are_found_and_forgotten_while_running_come_out_once() {
+    let seeds = Seeds::from_env(150);
+    let total = seeds.run(&run_finding).unwrap_or_else(|failed| panic!("seed {}: {}", failed.seed, failed.error));
+    println!("{total:?}");
+    assert!(seeds.count < 150 || (total.deaths > 0 && total.fenced > 0 && total.stops > 0), "{total:?}");
 }
 
 #[test]

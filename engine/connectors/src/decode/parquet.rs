@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
-use std::fs::File;
+use parquet::file::reader::{ChunkReader, Length};
 use std::sync::Arc;
 use tidegate_api::{Error, Result};
 
@@ -37,9 +37,36 @@ pub struct Read {
     pub next: Place,
 }
 
+/// The bytes of a file, for the reader of each of its row groups.
+struct Shared<R>(Arc<R>);
+
+impl<R> Clone for Shared<R> {
+    fn clone(&self) -> Self {
+        Shared(Arc::clone(&self.0))
+    }
+}
+
+impl<R: Length> Length for Shared<R> {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+}
+
+impl<R: ChunkReader> ChunkReader for Shared<R> {
+    type T = R::T;
+
+    fn get_read(&self, start: u64) -> parquet::errors::Result<R::T> {
+        self.0.get_read(start)
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<bytes::Bytes> {
+        self.0.get_bytes(start, length)
+    }
+}
+
 /// Reads one file.
-pub struct ParquetFile {
-    file: File,
+pub struct ParquetFile<R: ChunkReader> {
+    file: Shared<R>,
     metadata: ArrowReaderMetadata,
     wanted: Wanted,
     /// The wanted columns among those read, in the schema's order.
@@ -66,7 +93,7 @@ fn with_views(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(schema.fields().iter().map(field).collect::<Fields>(), schema.metadata().clone()))
 }
 
-fn load(file: &File) -> Result<ArrowReaderMetadata> {
+fn load<R: ChunkReader>(file: &R) -> Result<ArrowReaderMetadata> {
     let metadata = ArrowReaderMetadata::load(file, ArrowReaderOptions::new()).map_err(|error| fault(&error))?;
     let options = ArrowReaderOptions::new().with_schema(with_views(metadata.schema()));
     // If the file's own types cannot be read so, they are cast afterwards.
@@ -77,16 +104,16 @@ fn load(file: &File) -> Result<ArrowReaderMetadata> {
 ///
 /// # Errors
 /// `External` if it is no Parquet file.
-pub fn schema_of(file: &File) -> Result<SchemaRef> {
+pub fn schema_of<R: ChunkReader>(file: &R) -> Result<SchemaRef> {
     Ok(engine_schema(load(file)?.schema()))
 }
 
-impl ParquetFile {
+impl<R: ChunkReader + 'static> ParquetFile<R> {
     /// Opens a file for the wanted columns, at a place.
     ///
     /// # Errors
     /// `External` if it is no Parquet file, `Config` if it lacks a column.
-    pub fn open(file: File, wanted: Wanted, at: Place) -> Result<Self> {
+    pub fn open(file: R, wanted: Wanted, at: Place) -> Result<Self> {
         let metadata = load(&file)?;
         let places = places(wanted.decoded(), metadata.schema())?;
         let mask = ProjectionMask::roots(metadata.parquet_schema(), places.iter().copied());
@@ -95,7 +122,18 @@ impl ParquetFile {
         let order = places.iter().map(|place| sorted.binary_search(place).unwrap_or_default()).collect();
         let group = usize::try_from(at.group).unwrap_or(usize::MAX).min(metadata.metadata().num_row_groups());
         let before = (0..group).map(|group| group_rows(&metadata, group)).sum();
-        Ok(ParquetFile { file, metadata, wanted, order, mask, group, row: at.row, before, reader: None, pending: None })
+        Ok(ParquetFile {
+            file: Shared(Arc::new(file)),
+            metadata,
+            wanted,
+            order,
+            mask,
+            group,
+            row: at.row,
+            before,
+            reader: None,
+            pending: None,
+        })
     }
 
     /// The next rows, at most `max_rows`; `None` at the end.
@@ -142,8 +180,7 @@ impl ParquetFile {
     /// The reader of the current row group, opened at the current row.
     fn reader(&mut self, batch_rows: usize) -> Result<&mut ParquetRecordBatchReader> {
         if self.reader.is_none() {
-            let file = self.file.try_clone().map_err(|error| Error::external("cannot be opened again").caused_by(error))?;
-            let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
+            let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(self.file.clone(), self.metadata.clone())
                 .with_projection(self.mask.clone())
                 .with_row_groups(vec![self.group])
                 .with_offset(usize::try_from(self.row).unwrap_or(usize::MAX))

@@ -1,8 +1,8 @@
 //! Compressed streams, both ways.
 
+use super::part::Target;
 use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
-use std::fs::File;
 use std::io::{self, BufRead, Read, Write};
 use std::path::Path;
 
@@ -44,10 +44,10 @@ impl Compression {
     }
 
     /// Reads through the compression.
-    pub(super) fn reader(self, file: File) -> io::Result<Box<dyn Read + Send>> {
+    pub(super) fn reader(self, file: impl Read + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
             Compression::None | Compression::Snappy => Box::new(file),
-            Compression::Gz => Box::new(Members::new(file)),
+            Compression::Gz => Box::new(Members::new(Box::new(file))),
             Compression::Zst => Box::new(zstd::stream::read::Decoder::new(file)?),
         })
     }
@@ -60,18 +60,18 @@ struct Members {
 }
 
 enum Member {
-    Between(io::BufReader<File>),
-    Within(Box<GzDecoder<io::BufReader<File>>>),
+    Between(io::BufReader<Box<dyn Read + Send>>),
+    Within(Box<GzDecoder<io::BufReader<Box<dyn Read + Send>>>>),
     Broken,
 }
 
 impl Members {
-    fn new(file: File) -> Self {
+    fn new(file: Box<dyn Read + Send>) -> Self {
         Members { state: Member::Between(io::BufReader::with_capacity(1 << 16, file)), first: true }
     }
 
     /// Whether a member begins here; `false` at the end of the file.
-    fn begins(&mut self, reader: &mut io::BufReader<File>) -> io::Result<bool> {
+    fn begins(&mut self, reader: &mut io::BufReader<Box<dyn Read + Send>>) -> io::Result<bool> {
         const MAGIC: u8 = 0x1f;
         let first = std::mem::take(&mut self.first);
         match reader.fill_buf()?.first() {
@@ -111,37 +111,45 @@ impl Read for Members {
     }
 }
 
-/// A file being written through a compression.
+/// A part being written through a compression.
 pub(super) enum Output {
-    Plain(File),
-    Gz(GzEncoder<File>),
-    Zst(zstd::stream::write::Encoder<'static, File>),
+    Plain(Target),
+    Gz(GzEncoder<Target>),
+    Zst(zstd::stream::write::Encoder<'static, Target>),
 }
 
 impl Output {
-    pub(super) fn new(compression: Compression, file: File) -> io::Result<Self> {
+    pub(super) fn new(compression: Compression, target: Target) -> io::Result<Self> {
         Ok(match compression {
-            Compression::None | Compression::Snappy => Output::Plain(file),
-            Compression::Gz => Output::Gz(GzEncoder::new(file, flate2::Compression::default())),
-            Compression::Zst => Output::Zst(zstd::stream::write::Encoder::new(file, 3)?),
+            Compression::None | Compression::Snappy => Output::Plain(target),
+            Compression::Gz => Output::Gz(GzEncoder::new(target, flate2::Compression::default())),
+            Compression::Zst => Output::Zst(zstd::stream::write::Encoder::new(target, 3)?),
         })
     }
 
     pub(super) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
-            Output::Plain(file) => file.write_all(bytes),
+            Output::Plain(target) => target.write_all(bytes),
             Output::Gz(encoder) => encoder.write_all(bytes),
             Output::Zst(encoder) => encoder.write_all(bytes),
         }
     }
 
-    /// Ends the stream and makes the file's content durable.
-    pub(super) fn finish(self) -> io::Result<()> {
-        let file = match self {
-            Output::Plain(file) => file,
-            Output::Gz(encoder) => encoder.finish()?,
-            Output::Zst(encoder) => encoder.finish()?,
-        };
-        file.sync_all()
+    /// Where the bytes go.
+    pub(super) fn target(&self) -> &Target {
+        match self {
+            Output::Plain(target) => target,
+            Output::Gz(encoder) => encoder.get_ref(),
+            Output::Zst(encoder) => encoder.get_ref(),
+        }
+    }
+
+    /// Ends the stream.
+    pub(super) fn finish(self) -> io::Result<Target> {
+        match self {
+            Output::Plain(target) => Ok(target),
+            Output::Gz(encoder) => encoder.finish(),
+            Output::Zst(encoder) => encoder.finish(),
+        }
     }
 }

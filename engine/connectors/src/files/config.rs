@@ -1,6 +1,7 @@
 //! The options of both halves.
 
 use super::compression::Compression;
+use super::remote::Remote;
 use crate::decode::csv::CsvFormat;
 use crate::decode::protobuf::{ProtobufFormat, ProtobufFraming};
 use crate::encode::TextOptions;
@@ -13,12 +14,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tidegate_api::config::{Options, Problem};
 
+const STORE_OPTIONS: OptionDef = OptionDef {
+    name: "storeOptions",
+    kind: "table",
+    default: "from the environment",
+    doc: "how a bucket is reached: the options of [`stateOptions`](operations.md#state-in-a-bucket), such as `endpoint`, `region`, `accessKeyId` and `secretAccessKey`; what is left out comes from the provider's environment variables",
+};
+
 pub(super) const SOURCE_OPTIONS: &[OptionDef] = &[
     OptionDef {
         name: "path",
         kind: "text",
         default: "",
-        doc: "a file, a directory, or a pattern such as `data/*.csv.gz`; names that begin with `.` or `_` are left out",
+        doc: "a file, a directory, or a pattern such as `data/*.csv.gz`, here or in a bucket (`s3://BUCKET/data/*.csv.gz`, `gs://`, `az://`); names that begin with `.` or `_` are left out",
     },
     OptionDef {
         name: "format",
@@ -49,11 +57,53 @@ pub(super) const SOURCE_OPTIONS: &[OptionDef] = &[
         doc: "protobuf: the descriptor set that `protoc --include_imports --descriptor_set_out` writes",
     },
     OptionDef { name: "message", kind: "text", default: "for protobuf", doc: "protobuf: the full name of the message" },
-    OptionDef { name: "order", kind: "name | modified", default: "name", doc: "in which order files are read" },
+    OptionDef {
+        name: "order",
+        kind: "name | modified",
+        default: "name",
+        doc: "in which order files are read; watched, those of one listing",
+    },
+    OptionDef {
+        name: "watch",
+        kind: "duration | boolean",
+        default: "false",
+        doc: "goes on for ever and looks for new files so often; `true` for every 10 s ([more](#watched-files))",
+    },
+    STORE_OPTIONS,
+    OptionDef {
+        name: "settle",
+        kind: "duration",
+        default: "5s, buckets 0s",
+        doc: "watched: a file is read once it has not changed for so long",
+    },
+    OptionDef {
+        name: "lateFiles",
+        kind: "duration",
+        default: "1h",
+        doc: "watched: how much later than newer ones a file may appear where so many come that not all can be remembered",
+    },
+    OptionDef {
+        name: "changed",
+        kind: "error | read | skip",
+        default: "error",
+        doc: "watched: what becomes of a file that changes after it was found: an error, a new file, or nothing",
+    },
+    OptionDef {
+        name: "missing",
+        kind: "error | skip",
+        default: "error",
+        doc: "watched: what becomes of a file that is gone before it was read to its end",
+    },
 ];
 
 pub(super) const SINK_OPTIONS: &[OptionDef] = &[
-    OptionDef { name: "path", kind: "text", default: "", doc: "a directory; made if it does not exist" },
+    OptionDef {
+        name: "path",
+        kind: "text",
+        default: "",
+        doc: "a directory, made if it does not exist, or a prefix of a bucket (`s3://BUCKET/PREFIX`, `gs://`, `az://`)",
+    },
+    STORE_OPTIONS,
     OptionDef {
         name: "format",
         kind: "json | csv | parquet | arrow | avro",
@@ -143,6 +193,87 @@ pub(super) enum Order {
     Modified,
 }
 
+/// What becomes of a file that changes after it was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Changed {
+    /// The run fails and names it.
+    Error,
+    /// It is another file, and read from its beginning.
+    Read,
+    /// What was read of it stays, and what is new in it is never read.
+    Skip,
+}
+
+/// What becomes of a file that is gone before it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Missing {
+    Error,
+    Skip,
+}
+
+/// How new files are found while running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Watch {
+    pub(super) every: Duration,
+    /// How long a file must not have changed.
+    pub(super) settle: Duration,
+    /// The distance that what is not remembered keeps from the newest file.
+    pub(super) late: Duration,
+    pub(super) changed: Changed,
+    pub(super) missing: Missing,
+}
+
+impl Watch {
+    /// Of a run that was watched and is not any more: it takes what there is.
+    pub(super) const LAST: Watch = Watch {
+        every: Duration::MAX,
+        settle: Duration::ZERO,
+        late: Duration::from_secs(3600),
+        changed: Changed::Error,
+        missing: Missing::Error,
+    };
+
+    fn parse(options: &mut Options<'_>, remote: bool) -> Option<Watch> {
+        const EVERY: Duration = Duration::from_secs(10);
+        let every = match options.value("watch") {
+            Some(Value::Bool(true)) => Some(EVERY),
+            Some(Value::Bool(false)) => None,
+            Some(Value::String(_)) | None => options.duration("watch"),
+            Some(_) => {
+                options.problem("watch", "expected a duration such as \"10s\", or `true` for every 10 s");
+                None
+            }
+        };
+        if every.is_some_and(|every| every < Duration::from_millis(1)) {
+            options.problem("watch", "expected at least one millisecond");
+        }
+        let settle = options.duration("settle");
+        let late = options.duration("lateFiles");
+        let changed = options.choice("changed", &[("error", Changed::Error), ("read", Changed::Read), ("skip", Changed::Skip)]);
+        let missing = options.choice("missing", &[("error", Missing::Error), ("skip", Missing::Skip)]);
+        let Some(every) = every else {
+            let given = [
+                ("settle", settle.is_some()),
+                ("lateFiles", late.is_some()),
+                ("changed", changed.is_some()),
+                ("missing", missing.is_some()),
+            ];
+            for (key, _) in given.into_iter().filter(|(_, given)| *given) {
+                options.problem(key, format!("`{key}` is for watched files; set `watch` too, or remove it"));
+            }
+            return None;
+        };
+        Some(Watch {
+            every,
+            // An object is there as a whole or not at all.
+            settle: settle.unwrap_or(if remote { Duration::ZERO } else { Duration::from_secs(5) }),
+            late: late.unwrap_or(Duration::from_secs(3600)),
+            changed: changed.unwrap_or(Changed::Error),
+            missing: missing.unwrap_or(Missing::Error),
+        })
+    }
+}
+
 /// What a source reads.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -156,24 +287,29 @@ pub struct FilesSourceConfig {
     pub(super) csv: CsvFormat,
     pub(super) protobuf: Option<ProtobufFormat>,
     pub(super) order: Order,
+    pub(super) watch: Option<Watch>,
+    /// The bucket they are in.
+    pub(super) remote: Option<Remote>,
 }
 
-/// The path of files, which must not be an object store's for now.
-fn local_path(options: &mut Options<'_>) -> String {
+/// A path, which must be local if nothing else is said.
+fn path_of(options: &mut Options<'_>) -> String {
     let path = options.require_string("path").unwrap_or_default();
-    match path.split_once("://") {
-        Some(("file", rest)) => return rest.to_string(),
-        Some((scheme, _)) => options.problem("path", format!("`{scheme}` object stores are not available yet, use a local path")),
-        None if options.has("path") && path.is_empty() => options.problem("path", "expected a path"),
-        None => {}
+    if options.has("path") && path.is_empty() {
+        options.problem("path", "expected a path");
     }
-    path
+    path.strip_prefix("file://").map_or(path.clone(), str::to_string)
 }
 
-fn refuse(options: &mut Options<'_>, key: &str) {
-    if options.value(key).is_some() {
-        options.problem(key, format!("`{key}` is not available yet, remove it"));
+/// The bucket that a path is in, with its options.
+fn remote_of(path: &str, options: &mut Options<'_>) -> Option<Remote> {
+    if path.contains("://") {
+        return Remote::parse(path, options);
     }
+    if options.value("storeOptions").is_some() {
+        options.problem("storeOptions", "`storeOptions` is for a `path` in a bucket, such as `s3://BUCKET/PREFIX`; remove it");
+    }
+    None
 }
 
 impl FilesSourceConfig {
@@ -183,7 +319,8 @@ impl FilesSourceConfig {
     /// Every mistake, each at its key.
     pub fn parse(map: &Map<String, Value>, base: &Path) -> Result<Self, Vec<Problem>> {
         let mut options = Options::new(map);
-        let path = local_path(&mut options);
+        let path = path_of(&mut options);
+        let remote = remote_of(&path, &mut options);
         let format = options.choice("format", &FORMATS);
         let protobuf = shape::protobuf(&mut options, format == Some(Format::Protobuf), ProtobufFraming::Bare, base);
         let compression = options.choice(
@@ -200,14 +337,26 @@ impl FilesSourceConfig {
         let csv = CsvFormat { header: options.boolean("header").unwrap_or(CsvFormat::default().header), ..shape::csv(&mut options) };
         let infer_sample = shape::infer_sample(&mut options);
         let order = options.choice("order", &[("name", Order::Name), ("modified", Order::Modified)]).unwrap_or(Order::Name);
-        refuse(&mut options, "watch");
+        let watch = Watch::parse(&mut options, remote.is_some());
         // Older pipeline files say it; a file is a split here.
         let _ = options.value("partitions");
         let problems = options.finish();
         if !problems.is_empty() {
             return Err(problems);
         }
-        Ok(FilesSourceConfig { base: base.to_path_buf(), path, format, compression, schema, infer_sample, csv, protobuf, order })
+        Ok(FilesSourceConfig {
+            base: base.to_path_buf(),
+            path,
+            format,
+            compression,
+            schema,
+            infer_sample,
+            csv,
+            protobuf,
+            order,
+            watch,
+            remote,
+        })
     }
 }
 
@@ -215,7 +364,10 @@ impl FilesSourceConfig {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct FilesSinkConfig {
+    /// Of a bucket the prefix in it.
     pub(super) directory: PathBuf,
+    /// The bucket they go to.
+    pub(super) remote: Option<Remote>,
     pub(super) format: Format,
     pub(super) compression: Option<Compression>,
     pub(super) partition_by: Vec<String>,
@@ -231,7 +383,11 @@ impl FilesSinkConfig {
     /// Every mistake, each at its key.
     pub fn parse(map: &Map<String, Value>, base: &Path) -> Result<Self, Vec<Problem>> {
         let mut options = Options::new(map);
-        let path = local_path(&mut options);
+        let path = path_of(&mut options);
+        let remote = remote_of(&path, &mut options);
+        if remote.as_ref().is_some_and(Remote::is_pattern) {
+            options.problem("path", "files are written below a prefix, which holds none of `*`, `?` and `[`");
+        }
         let format = options.choice("format", &FORMATS[..6]).unwrap_or(Format::Json);
         let compression = options.choice(
             "compression",
@@ -264,6 +420,7 @@ impl FilesSinkConfig {
         if !problems.is_empty() {
             return Err(problems);
         }
-        Ok(FilesSinkConfig { directory: base.join(path), format, compression, partition_by, roll_bytes, roll_every, text })
+        let directory = remote.as_ref().map_or_else(|| base.join(path), |remote| PathBuf::from(remote.prefix()));
+        Ok(FilesSinkConfig { directory, remote, format, compression, partition_by, roll_bytes, roll_every, text })
     }
 }

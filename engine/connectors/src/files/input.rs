@@ -1,7 +1,7 @@
 //! A file of records as a growing window of bytes, read through its compression, from any offset.
 
 use super::compression::Compression;
-use std::fs::File;
+use super::place::Blob;
 use std::io::{self, Read, Seek, SeekFrom};
 
 /// Offsets are those of the decompressed bytes.
@@ -16,11 +16,10 @@ pub(super) struct Input {
 
 impl Input {
     /// Opens a file at an offset: sought, or read up to if it is compressed.
-    pub(super) fn open(mut file: File, compression: Compression, offset: u64) -> io::Result<Self> {
+    pub(super) fn open(mut file: Blob, compression: Compression, offset: u64) -> io::Result<Self> {
         if matches!(compression, Compression::None) {
-            let about = file.metadata()?;
-            if about.is_file() && about.len() < offset {
-                return Err(too_short(about.len(), offset));
+            if let Some(length) = file.length()?.filter(|length| *length < offset) {
+                return Err(too_short(length, offset));
             }
             file.seek(SeekFrom::Start(offset))?;
         }

@@ -2,16 +2,18 @@
 
 use super::config::{FilesSourceConfig, Order};
 use super::partition::is_hidden;
+use super::place::{Place, Stamp};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tidegate_api::{Error, Result};
 
 /// One file: its name for ever, and where it is now.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Found {
     /// Its path as the pipeline file would write it, with `/`.
     pub(super) name: String,
-    pub(super) path: PathBuf,
+    pub(super) place: Place,
 }
 
 /// Whether an entry is data. What looks like data but cannot be read as a file is handed to `skipped` with the reason.
@@ -37,20 +39,77 @@ fn is_data(path: &Path, skipped: &mut dyn FnMut(&Path, &str)) -> bool {
 /// # Errors
 /// `Config` for a pattern that cannot be read, `External` if nothing is there, naming the path.
 pub(super) fn list(config: &FilesSourceConfig, skipped: &mut dyn FnMut(&Path, &str)) -> Result<Vec<Found>> {
-    let path = config.base.join(&config.path);
-    let is_pattern = config.path.contains(['*', '?', '[']) && !path.exists();
-    let mut paths = if is_pattern { matching(config, skipped)? } else { at(&path, skipped)? };
-    if paths.is_empty() {
-        let what = if is_pattern { "no file matches" } else { "there are no files in" };
-        return Err(Error::external(format!("{what} `{}`", config.path)));
+    let found = match &config.remote {
+        // A listing of a bucket tells all.
+        Some(_) => stamped(config, skipped)?.into_iter().map(|(found, _)| found).collect(),
+        None => in_order(config, paths(config, skipped)?)?.into_iter().map(|path| local(config, path)).collect::<Vec<_>>(),
+    };
+    if found.is_empty() {
+        let (what, path) = match &config.remote {
+            Some(remote) if remote.is_pattern() => ("no object matches", remote.to_string()),
+            Some(remote) => ("there are no objects in", remote.to_string()),
+            None if is_pattern(config) => ("no file matches", config.path.clone()),
+            None => ("there are no files in", config.path.clone()),
+        };
+        return Err(Error::external(format!("{what} `{path}`")));
     }
+    Ok(found)
+}
+
+fn in_order(config: &FilesSourceConfig, paths: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
+    if config.order == Order::Name {
+        return Ok(paths);
+    }
+    let mut dated = paths.into_iter().map(|path| Ok((modified(&path)?, path))).collect::<Result<Vec<_>>>()?;
+    dated.sort();
+    Ok(dated.into_iter().map(|(_, path)| path).collect())
+}
+
+fn local(config: &FilesSourceConfig, path: PathBuf) -> Found {
+    Found { name: name_of(config, &path), place: Place::Local(path) }
+}
+
+fn is_pattern(config: &FilesSourceConfig) -> bool {
+    config.path.contains(['*', '?', '[']) && !config.base.join(&config.path).exists()
+}
+
+/// The files there are, by name; there may be none.
+///
+/// # Errors
+/// As [`list`], but for that.
+fn paths(config: &FilesSourceConfig, skipped: &mut dyn FnMut(&Path, &str)) -> Result<Vec<PathBuf>> {
+    let mut paths = if is_pattern(config) { matching(config, skipped)? } else { at(&config.base.join(&config.path), skipped)? };
     paths.sort();
-    if config.order == Order::Modified {
-        let mut dated = paths.into_iter().map(|path| Ok((modified(&path)?, path))).collect::<Result<Vec<_>>>()?;
-        dated.sort();
-        paths = dated.into_iter().map(|(_, path)| path).collect();
+    Ok(paths)
+}
+
+/// The files there are, with what tells their states apart, in the configuration's order.
+///
+/// # Errors
+/// As [`list`], but there may be none.
+pub(super) fn stamped(config: &FilesSourceConfig, skipped: &mut dyn FnMut(&Path, &str)) -> Result<Vec<(Found, Stamp)>> {
+    let mut files = Vec::new();
+    match &config.remote {
+        Some(remote) => {
+            let bucket = remote.bucket()?;
+            for object in remote.list()? {
+                let (name, stamp) = (remote.name_of(&object.key), Stamp::of_object(&object));
+                files.push((Found { name, place: Place::Object(Arc::clone(&bucket), Arc::new(object)) }, stamp));
+            }
+        }
+        None => {
+            for path in paths(config, skipped)? {
+                // One that went while the others were looked at was not there.
+                if let Some(stamp) = Stamp::of(&path)? {
+                    files.push((local(config, path), stamp));
+                }
+            }
+        }
     }
-    Ok(paths.into_iter().map(|path| Found { name: name_of(config, &path), path }).collect())
+    if config.order == Order::Modified {
+        files.sort_by(|(one, at), (other, than)| (at.modified, &one.name).cmp(&(than.modified, &other.name)));
+    }
+    Ok(files)
 }
 
 /// A file's name: relative to the pipeline file where it can be, so that a copied folder goes on.
@@ -58,9 +117,24 @@ fn name_of(config: &FilesSourceConfig, path: &Path) -> String {
     path.strip_prefix(&config.base).unwrap_or(path).to_string_lossy().replace('\\', "/")
 }
 
-/// Where the file of a split is.
-pub(super) fn path_of(config: &FilesSourceConfig, name: &str) -> PathBuf {
-    config.base.join(name)
+/// Where the file of a split is now, and what tells its state; `None` if it is gone.
+///
+/// # Errors
+/// `External` if nobody says.
+pub(super) fn locate(config: &FilesSourceConfig, name: &str) -> Result<Option<(Place, Stamp)>> {
+    match &config.remote {
+        None => {
+            let path = config.base.join(name);
+            Ok(Stamp::of(&path)?.map(|stamp| (Place::Local(path), stamp)))
+        }
+        Some(remote) => {
+            let bucket = remote.bucket()?;
+            let found = remote.find(name)?;
+            Ok(found
+                .map(|object| (Stamp::of_object(&object), object))
+                .map(|(stamp, object)| (Place::Object(bucket, Arc::new(object)), stamp)))
+        }
+    }
 }
 
 fn modified(path: &Path) -> Result<std::time::SystemTime> {

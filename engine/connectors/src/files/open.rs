@@ -3,18 +3,17 @@
 use super::compression::Compression;
 use super::config::{FilesSourceConfig, Format};
 use super::input::Input;
+use super::place::{Chunks, Place};
 use crate::decode::avro::AvroContainer;
 use crate::decode::csv::CsvDecoder;
 use crate::decode::json::JsonDecoder;
-use crate::decode::parquet::{ParquetFile, Place};
+use crate::decode::parquet::{self, ParquetFile};
 use crate::decode::protobuf::{ProtobufDecoder, ProtobufFormat};
 use crate::decode::raw::RawDecoder;
-use crate::decode::{Decoder, MAX_RECORD, Wanted, arrow, avro, infer, parquet, raw};
+use crate::decode::{Decoder, MAX_RECORD, Wanted, arrow, avro, infer, raw};
 use ::arrow::array::{RecordBatch, UInt64Array};
 use ::arrow::datatypes::SchemaRef;
-use std::fs::File;
 use std::io::Read;
-use std::path::Path;
 use tidegate_api::{BadReason, BadRow, Error, Ordinals, Position, Result, ResultExt};
 
 /// How much of a record that is too long goes to the bad rows.
@@ -53,33 +52,26 @@ pub(super) struct Rows {
 /// An open file.
 pub(super) enum OpenFile {
     Text { input: Input, decoder: Box<dyn Decoder>, row: u64 },
-    Parquet(Box<ParquetFile>),
+    Parquet(Box<ParquetFile<Chunks>>),
     Arrow { input: Box<arrow::ArrowInput>, row: u64 },
 }
 
 /// Format and compression of a file.
-pub(super) fn form(config: &FilesSourceConfig, path: &Path) -> Result<(Format, Compression)> {
-    let format = config.format.or_else(|| Format::of(path)).ok_or_else(|| {
+pub(super) fn form(config: &FilesSourceConfig, path: &Place) -> Result<(Format, Compression)> {
+    let format = config.format.or_else(|| Format::of(path.path())).ok_or_else(|| {
         Error::config(format!(
             "`{}`: the name does not say what is in it, set `format` to `json`, `csv`, `parquet`, `arrow`, `avro`, `protobuf` or `raw`",
-            path.display()
+            path
         ))
     })?;
     let compression = match format {
         // They compress their own pages and blocks.
         Format::Parquet | Format::Avro => Compression::None,
         Format::Json | Format::Csv | Format::Arrow | Format::Protobuf | Format::Raw => {
-            config.compression.unwrap_or_else(|| Compression::of(path))
+            config.compression.unwrap_or_else(|| Compression::of(path.path()))
         }
     };
     Ok((format, compression))
-}
-
-fn opened(path: &Path) -> Result<File> {
-    File::open(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Error::external("does not exist"),
-        _ => Error::external("cannot be opened").caused_by(error),
-    })
 }
 
 fn unreadable(error: std::io::Error) -> Error {
@@ -91,14 +83,14 @@ fn unreadable(error: std::io::Error) -> Error {
     }
 }
 
-fn place(path: &Path) -> String {
-    format!("file `{}`", path.display())
+fn place(path: &Place) -> String {
+    format!("file `{}`", path)
 }
 
 /// The first bytes of a file, and whether they are all of it.
-fn beginning(path: &Path, compression: Compression, most: usize) -> Result<(Vec<u8>, bool)> {
+fn beginning(path: &Place, compression: Compression, most: usize) -> Result<(Vec<u8>, bool)> {
     let mut bytes = Vec::new();
-    let reader = compression.reader(opened(path)?).map_err(unreadable)?;
+    let reader = compression.reader(path.open()?).map_err(unreadable)?;
     reader.take(most as u64).read_to_end(&mut bytes).map_err(unreadable)?;
     let all = bytes.len() < most;
     Ok((bytes, all))
@@ -112,7 +104,7 @@ pub(super) struct Inferred {
 }
 
 /// The schema of a file that nobody declared.
-pub(super) fn infer_schema(config: &FilesSourceConfig, path: &Path) -> Result<Inferred> {
+pub(super) fn infer_schema(config: &FilesSourceConfig, path: &Place) -> Result<Inferred> {
     const SAMPLE_BYTES: usize = 4 << 20;
     let sampled = |schema| Inferred { schema, sampled: true };
     let infer = || {
@@ -124,12 +116,12 @@ pub(super) fn infer_schema(config: &FilesSourceConfig, path: &Path) -> Result<In
             Format::Avro => sample().and_then(|(bytes, all)| avro::infer(&bytes, all)).map(sampled),
             Format::Protobuf => Ok(Inferred { schema: protobuf_of(config)?.schema()?, sampled: false }),
             Format::Raw => Ok(Inferred { schema: raw::schema(), sampled: false }),
-            Format::Parquet => parquet::schema_of(&opened(path)?).map(sampled),
+            Format::Parquet => path.open().map(Chunks::from).and_then(|file| parquet::schema_of(&file)).map(sampled),
             Format::Arrow => {
                 let schema = if is_arrow_file(path, compression)? {
-                    arrow::file_schema(Box::new(opened(path)?))?
+                    arrow::file_schema(Box::new(path.open()?))?
                 } else {
-                    arrow::stream_schema(compression.reader(opened(path)?).map_err(unreadable)?)?
+                    arrow::stream_schema(compression.reader(path.open()?).map_err(unreadable)?)?
                 };
                 Ok(sampled(schema))
             }
@@ -142,7 +134,7 @@ fn protobuf_of(config: &FilesSourceConfig) -> Result<&ProtobufFormat> {
     config.protobuf.as_ref().ok_or_else(|| Error::config("the format `protobuf` needs `descriptor` and `message`"))
 }
 
-fn is_arrow_file(path: &Path, compression: Compression) -> Result<bool> {
+fn is_arrow_file(path: &Place, compression: Compression) -> Result<bool> {
     let (bytes, _) = beginning(path, compression, arrow::FILE_MAGIC.len())?;
     let is_file = arrow::is_file(&bytes);
     if is_file && compression != Compression::None {
@@ -153,11 +145,11 @@ fn is_arrow_file(path: &Path, compression: Compression) -> Result<bool> {
 
 impl OpenFile {
     /// Opens a file at a position.
-    pub(super) fn open(config: &FilesSourceConfig, path: &Path, wanted: &Wanted, at: At) -> Result<Self> {
+    pub(super) fn open(config: &FilesSourceConfig, path: &Place, wanted: &Wanted, at: At) -> Result<Self> {
         OpenFile::open_inside(config, path, wanted, at).context(|| place(path))
     }
 
-    fn open_inside(config: &FilesSourceConfig, path: &Path, wanted: &Wanted, at: At) -> Result<Self> {
+    fn open_inside(config: &FilesSourceConfig, path: &Place, wanted: &Wanted, at: At) -> Result<Self> {
         let (format, compression) = form(config, path)?;
         let decoder: Box<dyn Decoder> = match format {
             Format::Csv => Box::new(CsvDecoder::new(config.csv.clone(), wanted.clone())?),
@@ -166,15 +158,15 @@ impl OpenFile {
             Format::Protobuf => Box::new(ProtobufDecoder::new(protobuf_of(config)?, wanted.clone())?),
             Format::Raw => Box::new(RawDecoder::new(wanted.clone())?),
             Format::Parquet => {
-                let file = ParquetFile::open(opened(path)?, wanted.clone(), Place { group: at.major, row: at.minor })?;
+                let file = ParquetFile::open(path.open()?.into(), wanted.clone(), parquet::Place { group: at.major, row: at.minor })?;
                 return Ok(OpenFile::Parquet(Box::new(file)));
             }
             Format::Arrow => {
                 let wanted = wanted.clone();
                 let input = if is_arrow_file(path, compression)? {
-                    arrow::ArrowInput::file(Box::new(opened(path)?), wanted, at.major, at.minor)?
+                    arrow::ArrowInput::file(Box::new(path.open()?), wanted, at.major, at.minor)?
                 } else {
-                    arrow::ArrowInput::stream(compression.reader(opened(path)?).map_err(unreadable)?, wanted, at.major, at.minor)?
+                    arrow::ArrowInput::stream(compression.reader(path.open()?).map_err(unreadable)?, wanted, at.major, at.minor)?
                 };
                 return Ok(OpenFile::Arrow { input: Box::new(input), row: at.row });
             }
@@ -184,12 +176,12 @@ impl OpenFile {
         if at.major <= input.offset() {
             return Ok(OpenFile::Text { input, decoder, row: at.row });
         }
-        let input = Input::open(opened(path)?, compression, at.major).map_err(unreadable)?;
+        let input = Input::open(path.open()?, compression, at.major).map_err(unreadable)?;
         Ok(OpenFile::Text { input, decoder, row: at.row })
     }
 
     /// The next rows; `None` at the end.
-    pub(super) fn read(&mut self, path: &Path, max_rows: usize, max_bytes: usize, ordinals: bool) -> Result<Option<Rows>> {
+    pub(super) fn read(&mut self, path: &Place, max_rows: usize, max_bytes: usize, ordinals: bool) -> Result<Option<Rows>> {
         let read = match self {
             OpenFile::Text { input, decoder, row } => read_text(input, decoder.as_mut(), row, max_rows, max_bytes, ordinals),
             OpenFile::Parquet(file) => file.read(max_rows).map(|read| {
@@ -212,8 +204,8 @@ impl OpenFile {
 }
 
 /// A text file whose header has been read.
-fn begun(path: &Path, compression: Compression, mut decoder: Box<dyn Decoder>) -> Result<(Input, Box<dyn Decoder>)> {
-    let mut input = Input::open(opened(path)?, compression, 0).map_err(unreadable)?;
+fn begun(path: &Place, compression: Compression, mut decoder: Box<dyn Decoder>) -> Result<(Input, Box<dyn Decoder>)> {
+    let mut input = Input::open(path.open()?, compression, 0).map_err(unreadable)?;
     let mut window = 1 << 14;
     loop {
         input.fill(window).map_err(unreadable)?;

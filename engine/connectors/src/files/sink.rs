@@ -6,6 +6,7 @@ use super::part::encoder;
 use super::partition::{Partitioning, Split, content_schema};
 use super::parts::Parts;
 use super::staging::{Place, failed};
+use super::upload::UploadCommitter;
 use crate::registry::ConnectorCtx;
 use crate::stdout::refuse_upserts;
 use arrow::array::{BinaryArray, RecordBatch};
@@ -26,11 +27,11 @@ pub(crate) fn build(options: &Map<String, Value>, cx: &ConnectorCtx) -> Result<A
 ///
 /// A part is written in a hidden folder of the directory, made durable at the barrier, and linked to its final name by
 /// the commit. The token holds bare names, so recovery can commit it from another process and, over a shared file system,
-/// from another machine.
+/// from another machine. Parts of a bucket are uploads that the commit completes.
 #[derive(Debug)]
 pub struct FilesSink {
-    config: FilesSinkConfig,
-    options: Map<String, Value>,
+    pub(super) config: FilesSinkConfig,
+    pub(super) options: Map<String, Value>,
 }
 
 impl OutputSink for FilesSink {
@@ -48,12 +49,19 @@ impl OutputSink for FilesSink {
             [..] => Some(Partitioning::new(&self.config, &ctx.schema)?),
         };
         let schema = partitioning.as_ref().map_or(&ctx.schema, Partitioning::schema);
-        let parts = Parts::new(self.config.clone(), place.clone(), ctx.task, Arc::clone(schema));
+        let mut parts = Parts::new(self.config.clone(), place.clone(), ctx.task, Arc::clone(schema));
+        if let Some(remote) = &self.config.remote {
+            parts = parts.to(remote.bucket()?);
+        }
         Ok(AnySink::Transactional(Box::new(Writer { place, ctx, partitioning, parts })))
     }
 
     fn committer(&self, ctx: SinkCtx) -> Result<Box<dyn Committer>> {
-        Ok(Box::new(FilesCommitter::new(Place::new(&self.config.directory, &ctx))))
+        let place = Place::new(&self.config.directory, &ctx);
+        Ok(match &self.config.remote {
+            None => Box::new(FilesCommitter::new(place)),
+            Some(remote) => Box::new(UploadCommitter::new(remote.bucket()?, place)),
+        })
     }
 
     fn config(&self) -> Value {
@@ -93,7 +101,9 @@ impl TransactionalSink for Writer {
         if parts.is_empty() {
             return Ok(PreCommit::Nothing);
         }
-        self.place.sync().map_err(|error| failed("made durable", &self.place.staging, error))?;
+        if parts.iter().any(|part| part.upload.is_none()) {
+            self.place.sync().map_err(|error| failed("made durable", &self.place.staging, error))?;
+        }
         Ok(PreCommit::Token(self.place.token(parts)?))
     }
 }

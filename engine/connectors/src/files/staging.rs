@@ -5,6 +5,7 @@
 //! and the task that wrote it.
 
 use super::partition::is_folder;
+use super::upload::Uploaded;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io;
@@ -41,6 +42,9 @@ pub(super) struct PartName {
     /// In bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) size: Option<u64>,
+    /// Of a part in a bucket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) upload: Option<Uploaded>,
 }
 
 /// What a commit token holds. Fields may be added, never changed.
@@ -73,6 +77,11 @@ impl Place {
     /// The final name of a part.
     pub(super) fn final_name(&self, epoch: Epoch, task: usize, number: usize, ending: &str) -> String {
         format!("part-{}-{}-{}-{epoch}-{task}-{number}.{ending}", self.run, self.sink, self.generation)
+    }
+
+    /// The final name of a writer's `number`th part in a bucket, which is known before its epoch is.
+    pub(super) fn uploaded_name(&self, task: usize, number: u64, ending: &str) -> String {
+        format!("part-{}-{}-{}-{task}-{number}.{ending}", self.run, self.sink, self.generation)
     }
 
     /// The staged name of a writer's `number`th part.

@@ -1,7 +1,9 @@
 //! The connector as a whole: contracts over every format, refusals, and what a crash leaves.
 
 mod cases;
+mod objects;
 mod partitions;
+mod watch;
 
 use super::config::{FilesSinkConfig, FilesSourceConfig};
 use super::*;
@@ -353,7 +355,7 @@ fn a_mistake_in_the_options_is_at_its_key() {
     let mut keys: Vec<String> =
         FilesSourceConfig::parse(&options, Path::new(".")).unwrap_err().into_iter().map(|problem| problem.path.join(".")).collect();
     keys.sort();
-    assert_eq!(keys, ["colour", "delimiter", "format", "path", "schema.0.type", "watch"]);
+    assert_eq!(keys, ["colour", "delimiter", "format", "path", "schema.0.type"]);
     let options = map(json!({ "path": "s3://bucket/x", "partitionBy": [7], "compression": "snappy", "format": "csv" }));
     let mut problems = FilesSinkConfig::parse(&options, Path::new(".")).unwrap_err();
     problems.sort();

@@ -237,3 +237,28 @@ fn bytes_that_cannot_be_made_keep_the_epoch_from_being_sealed() {
     assert!(error.contains("the disk is gone") && error.contains("count.0/1"), "{error}");
     assert!(ledger.seal(None, EventTime(0)).is_err());
 }
+
+#[test]
+fn a_finished_split_is_forgotten_once_a_manifest_has_it_finished_and_not_before() {
+    let mut ledger = ledger();
+    ledger.begin(barrier(1));
+    ledger.add(read("a", 5, SplitStatus::Finished)).unwrap();
+    assert!(ledger.forget_finished("in").is_empty(), "epoch 1 may still fail");
+    let first = ledger.seal(None, EventTime(1)).unwrap().clone();
+    assert!(ledger.forget_finished("in").is_empty(), "nor has a sealed manifest been published");
+    ledger.published();
+    assert_eq!(ledger.forget_finished("in"), [SplitId::new("a")]);
+    assert!(ledger.forget_finished("in").is_empty() && ledger.forget_finished("nowhere").is_empty());
+    assert_eq!(first.sources["in"].splits.len(), 2);
+    // The task may not have heard of it when the next barrier passes.
+    ledger.begin(barrier(2));
+    ledger.add(read("a", 5, SplitStatus::Finished)).unwrap();
+    ledger.add(read("b", 1, SplitStatus::Reading)).unwrap();
+    let names = |manifest: &Manifest| manifest.sources["in"].splits.iter().map(|split| split.id.to_string()).collect::<Vec<_>>();
+    assert_eq!(names(ledger.seal(None, EventTime(2)).unwrap()), ["b"]);
+    ledger.published();
+    // What was finished and forgotten stays away; another split finishes in its own time.
+    ledger.begin(barrier(3));
+    ledger.add(read("b", 9, SplitStatus::Finished)).unwrap();
+    assert_eq!(names(ledger.seal(None, EventTime(3)).unwrap()), ["b"], "that it is finished is durable before it is forgotten");
+}

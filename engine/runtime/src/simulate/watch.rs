@@ -80,6 +80,8 @@ pub struct Seen {
     pub promised: BTreeMap<(u32, String, usize), EventTime>,
     /// How many of the newest manifests are retained.
     pub keep: usize,
+    /// Sources whose discovery remembers by itself what it has named.
+    pub remembering: BTreeSet<String>,
 }
 
 impl Seen {
@@ -169,6 +171,11 @@ impl Watch {
     /// How many manifests the next process retains.
     pub(super) fn keep(&self, epochs: usize) {
         self.state().seen.keep = epochs;
+    }
+
+    /// A source remembers by itself what its discovery has named.
+    pub(super) fn remembers(&self, source: &str) {
+        self.state().seen.remembering.insert(source.to_string());
     }
 
     /// Transitions so far.

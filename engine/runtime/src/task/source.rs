@@ -132,6 +132,13 @@ impl SourceTask {
         }
     }
 
+    /// What a finished split promised was said before it finished, so time loses nothing with it.
+    fn forget(&mut self, splits: &[SplitId]) {
+        let gone: BTreeSet<&SplitId> = splits.iter().collect();
+        self.splits.retain(|split| split.status == SplitStatus::Reading || !gone.contains(&split.id));
+        self.time.forget(&gone);
+    }
+
     fn open(&mut self) -> Result<Turn> {
         self.chains = self.parts.chains.open()?;
         self.reader = Some(self.parts.node.source.open(self.parts.ctx.clone())?);
@@ -149,6 +156,7 @@ impl SourceTask {
                     self.reader()?.assign(splits)?;
                     self.retry_at = None;
                 }
+                Command::Forget(splits) => self.forget(&splits),
                 Command::Complete => {
                     self.complete = true;
                     self.time.complete();

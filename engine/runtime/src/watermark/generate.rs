@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tidegate_api::{EventTime, SplitId, SplitState, TimeSpec, Watermark};
 
@@ -70,6 +71,11 @@ impl SourceTime {
     pub fn add(&mut self, id: SplitId, seen: Option<EventTime>) {
         let (told, state, quiet) = (EventTime::MIN, SplitState::Pending, Duration::ZERO);
         self.splits.push(SplitTime { id, seen, promised: None, told, state, caught_up: false, quiet });
+    }
+
+    /// Drops finished splits, which have no part in what is promised.
+    pub fn forget(&mut self, splits: &BTreeSet<&SplitId>) {
+        self.splits.retain(|split| split.state != SplitState::Finished || !splits.contains(&split.id));
     }
 
     /// No split will be added any more.

@@ -195,13 +195,21 @@ pub struct Finding {
     pub splits: Arc<AtomicU64>,
     /// When so many exist, no more will come.
     pub last: u64,
+    /// Whether each discovery makes another split exist.
+    pub grows: bool,
     /// Discoveries that fail before the next that succeeds.
     pub failures: Arc<AtomicU64>,
 }
 
 impl Finding {
     pub fn new(last: u64) -> Self {
-        Finding { schema: super::schema(&["time", "key", "value"]), splits: Arc::new(AtomicU64::new(1)), last, failures: Arc::default() }
+        Finding {
+            schema: super::schema(&["time", "key", "value"]),
+            splits: Arc::new(AtomicU64::new(1)),
+            last,
+            grows: false,
+            failures: Arc::default(),
+        }
     }
 }
 
@@ -217,6 +225,9 @@ impl InlineSource for Finding {
         }
         let known = cursor.map_or(0, |cursor| Position(cursor.to_vec()).as_number().unwrap());
         let now = self.splits.load(Ordering::SeqCst);
+        if self.grows {
+            self.splits.store((now + 1).min(self.last), Ordering::SeqCst);
+        }
         let split = |n: u64| Split { id: SplitId::new(n.to_string()), details: Vec::new(), position: Some(Position::number(0)) };
         Ok(Discovered {
             added: (known..now).map(split).collect(),
@@ -228,6 +239,10 @@ impl InlineSource for Finding {
 
     fn discover_every(&self) -> Option<Duration> {
         Some(Duration::from_millis(1))
+    }
+
+    fn remembers_splits(&self) -> bool {
+        true
     }
 
     fn open(&self, ctx: SourceCtx) -> Result<Box<dyn SourceReader>> {

@@ -102,6 +102,10 @@ impl InlineSource for Limited {
         self.source.discover_every().map(|every| every.min(LOOK))
     }
 
+    fn remembers_splits(&self) -> bool {
+        self.source.remembers_splits()
+    }
+
     fn open(&self, mut ctx: SourceCtx) -> Result<Box<dyn SourceReader>> {
         ctx.request = whole(ctx.request);
         if self.reloads.load(Ordering::SeqCst) {

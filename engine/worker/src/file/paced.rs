@@ -36,6 +36,10 @@ impl InlineSource for Paced {
         self.source.discover_every()
     }
 
+    fn remembers_splits(&self) -> bool {
+        self.source.remembers_splits()
+    }
+
     fn open(&self, ctx: SourceCtx) -> Result<Box<dyn SourceReader>> {
         let clock = Arc::clone(&ctx.clock);
         let rows_per_second = (self.rows_per_second / ctx.tasks.max(1) as f64).max(1.0);

@@ -1,6 +1,7 @@
 use super::config::{OPTIONS, Provider, complete, options_of};
 use super::*;
 use crate::testkit::store_contract;
+use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -16,7 +16,12 @@ pub(in crate::simulate) fn watch_ends(graph: &mut JobGraph, watch: &Watch) {
     for node in &mut graph.nodes {
         let seat = Seat { node: node.id.clone(), watch: watch.clone() };
         match &mut node.kind {
-            NodeKind::Source(source) => source.source = Arc::new(WatchedSource { inner: Arc::clone(&source.source), seat }),
+            NodeKind::Source(source) => {
+                if source.source.remembers_splits() {
+                    watch.remembers(&node.id);
+                }
+                source.source = Arc::new(WatchedSource { inner: Arc::clone(&source.source), seat });
+            }
             NodeKind::Sink(sink) => sink.sink = Arc::new(WatchedSink { inner: Arc::clone(&sink.sink), seat }),
             NodeKind::Operator(_) => {}
         }
@@ -49,6 +54,10 @@ impl InlineSource for WatchedSource {
 
     fn discover_every(&self) -> Option<Duration> {
         self.inner.discover_every()
+    }
+
+    fn remembers_splits(&self) -> bool {
+        self.inner.remembers_splits()
     }
 
     fn open(&self, ctx: SourceCtx) -> Result<Box<dyn SourceReader>> {

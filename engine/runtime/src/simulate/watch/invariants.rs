@@ -1,7 +1,8 @@
 //! The invariants, by name.
 
 use super::{Event, Seen};
-use tidegate_api::Position;
+use std::collections::BTreeSet;
+use tidegate_api::{Position, SplitId};
 use tidegate_epochs::manifest::{Manifest, SplitEntry, SplitStatus};
 
 /// A named predicate over a transition and the world before it.
@@ -152,10 +153,16 @@ fn positions_rise(seen: &Seen, event: &Event<'_>) -> Result<(), String> {
 fn splits_stay(seen: &Seen, event: &Event<'_>) -> Result<(), String> {
     let Event::Published(manifest) = event else { return Ok(()) };
     let Some(older) = before(seen, manifest) else { return Ok(()) };
-    match splits(older, manifest).find(|(_, now)| now.is_none()) {
-        None => Ok(()),
-        Some((was, _)) => Err(format!("epoch {} knows nothing of split `{}`", manifest.epoch, was.id)),
+    for (name, entry) in &older.sources {
+        let now = manifest.sources.get(name).map_or(&[][..], |entry| &entry.splits);
+        let now: BTreeSet<&SplitId> = now.iter().map(|split| &split.id).collect();
+        let may_go = |split: &SplitEntry| split.status == SplitStatus::Finished && seen.remembering.contains(name);
+        match entry.splits.iter().find(|split| !now.contains(&split.id) && !may_go(split)) {
+            None => {}
+            Some(lost) => return Err(format!("epoch {} knows nothing of split `{}`", manifest.epoch, lost.id)),
+        }
     }
+    Ok(())
 }
 
 fn named_is_kept(seen: &Seen, event: &Event<'_>) -> Result<(), String> {

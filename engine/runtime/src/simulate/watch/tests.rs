@@ -122,6 +122,17 @@ fn every_invariant_refuses_what_breaks_it() {
     check("position-never-goes-back", &[Event::Published(&finished)], &Event::Published(&second));
     let renamed = with_split(second.clone(), |split| split.id = SplitId::new("t"));
     check("no-split-is-forgotten", &[Event::Published(&first)], &Event::Published(&renamed));
+    // What was read to its end may go, if its source knows that by itself, and what was not may not.
+    let over = with_split(first.clone(), |split| split.status = SplitStatus::Finished);
+    for (read, remembers, sound) in [(&over, true, true), (&over, false, false), (&first, true, false)] {
+        let watch = Watch::default();
+        if remembers {
+            watch.remembers("in");
+        }
+        watch.on(&Event::Published(read));
+        watch.on(&Event::Published(&renamed));
+        assert_eq!(watch.verdict().is_ok(), sound, "{remembers} {:?}", watch.verdict());
+    }
 
     let state = || Event::StateWritten("objects/one", 1);
     check("an-object-is-written-once", &[state()], &Event::StateWritten("objects/one", 2));

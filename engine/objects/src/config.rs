@@ -1,9 +1,10 @@
 //! How a bucket is named and reached, and what to do about each way in which that fails.
 
-use super::{CONNECT, REQUEST, RETRIES};
+use crate::{CONNECT, REQUEST, RETRIES};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, Checksum};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::multipart::MultipartStore;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,6 +27,30 @@ impl Provider {
     const ALL: [(&'static str, Provider); 3] = [("s3", Provider::S3), ("gs", Provider::Gcs), ("az", Provider::Azure)];
 }
 
+const FORM: &str = "write `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or `az://CONTAINER/PREFIX`";
+/// As long as a part of a prefix may be.
+const MAX_PART: usize = 200;
+
+fn no_secrets(names: Names) -> String {
+    format!("an address of a bucket holds neither credentials nor options; give those in `{}`, and {FORM}", names.options)
+}
+
+/// How the place where a bucket is named calls things, for messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Names {
+    /// The key of the address.
+    pub url: &'static str,
+    /// The key of the table of options.
+    pub options: &'static str,
+    /// What is done there.
+    pub rights: &'static str,
+}
+
+impl Names {
+    /// Those of the bucket of epochs.
+    pub const STATE: Names = Names { url: "stateUrl", options: "stateOptions", rights: "read, write, list and delete" };
+}
+
 /// A bucket, and the folder in it that is the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BucketUrl {
@@ -45,26 +70,45 @@ impl BucketUrl {
     /// # Errors
     /// What is wrong with it, and how to write it. Parts of the address that could be a secret are not repeated.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
-        const FORM: &str = "write `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or `az://CONTAINER/PREFIX`";
+        let (provider, bucket, prefix) = BucketUrl::apart(text, Names::STATE)?;
+        if prefix.contains(['@', '?', '#']) {
+            return Err(no_secrets(Names::STATE));
+        }
+        let prefix = prefix.trim_end_matches('/');
+        if !prefix.is_empty() {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "-_.%=+@~".contains(c);
+            let sound = |part: &str| !part.is_empty() && part.len() <= MAX_PART && !part.starts_with('.') && part.chars().all(plain);
+            if !prefix.split('/').all(sound) {
+                return Err(format!("`{prefix}` is no prefix; use plain parts of letters, digits and `-_.=`, parted by `/`"));
+            }
+        }
+        Ok(BucketUrl { provider, bucket: bucket.to_string(), prefix: prefix.to_string() })
+    }
+
+    /// Reads the address of objects: the bucket, and a key, a prefix or a pattern in it, which may hold any character.
+    ///
+    /// # Errors
+    /// As [`BucketUrl::parse`].
+    pub fn parse_key(text: &str, names: Names) -> std::result::Result<(Self, String), String> {
+        let (provider, bucket, key) = BucketUrl::apart(text, names)?;
+        Ok((BucketUrl { provider, bucket: bucket.to_string(), prefix: String::new() }, key.to_string()))
+    }
+
+    fn apart(text: &str, names: Names) -> std::result::Result<(Provider, &str, &str), String> {
         let Some((scheme, rest)) = text.split_once("://") else { return Err(format!("`{text}` is no address of a bucket; {FORM}")) };
         let Some((_, provider)) = Provider::ALL.into_iter().find(|(name, _)| *name == scheme) else {
             let hint = nearest::hint(scheme, Provider::ALL.map(|(name, _)| name));
             return Err(format!("there is no store for `{scheme}://`{hint}; {FORM}"));
         };
-        if rest.contains(['@', '?', '#']) {
-            return Err(format!("an address of a bucket holds neither credentials nor options; give those in `stateOptions`, and {FORM}"));
+        let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+        if bucket.contains(['@', '?', '#']) {
+            return Err(no_secrets(names));
         }
-        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if bucket.is_empty() || !bucket.chars().all(plain) {
             return Err(format!("`{bucket}` is no name of a bucket; {FORM}"));
         }
-        let prefix = prefix.trim_end_matches('/');
-        if !prefix.is_empty() {
-            crate::store::check_key(prefix)
-                .map_err(|_| format!("`{prefix}` is no prefix; use plain parts of letters, digits and `-_.=`, parted by `/`"))?;
-        }
-        Ok(BucketUrl { provider, bucket: bucket.to_string(), prefix: prefix.to_string() })
+        Ok((provider, bucket, key))
     }
 
     /// Whose language the server speaks.
@@ -203,16 +247,24 @@ pub fn complete(url: &BucketUrl, options: &mut BTreeMap<String, String>, variabl
 /// Whether the options make a client. Asks nobody anything.
 ///
 /// # Errors
-/// As [`super::BucketStore::open`].
+/// As [`build`].
 pub fn check(url: &BucketUrl, options: &BTreeMap<String, String>) -> Result<()> {
     build(url, options).map(|_| ())
+}
+
+/// A client, as what stores objects and as what writes them in parts.
+pub type Client = (Arc<dyn ObjectStore>, Arc<dyn MultipartStore>);
+
+fn both<T: ObjectStore + MultipartStore>(client: T) -> Client {
+    let client = Arc::new(client);
+    (Arc::clone(&client) as Arc<dyn ObjectStore>, client)
 }
 
 /// A client for a bucket.
 ///
 /// # Errors
 /// `Config` for an option that the provider does not have or cannot use.
-pub(super) fn build(url: &BucketUrl, options: &BTreeMap<String, String>) -> Result<Arc<dyn ObjectStore>> {
+pub fn build(url: &BucketUrl, options: &BTreeMap<String, String>) -> Result<Client> {
     for name in options.keys() {
         if options_of(url.provider).all(|option| option.name != name) {
             let hint = nearest::hint(name, options_of(url.provider).map(|option| option.name));
@@ -233,28 +285,28 @@ pub(super) fn build(url: &BucketUrl, options: &BTreeMap<String, String>) -> Resu
             for (key, value) in given() {
                 builder = builder.with_config(key.parse::<AmazonS3ConfigKey>().map_err(|_| internal(key))?, value);
             }
-            Arc::new(builder.with_client_options(client).with_retry(retry).build().map_err(unusable)?)
+            both(builder.with_client_options(client).with_retry(retry).build().map_err(unusable)?)
         }
         Provider::Gcs => {
             let mut builder = GoogleCloudStorageBuilder::new().with_bucket_name(&url.bucket);
             for (key, value) in given() {
                 builder = builder.with_config(key.parse::<GoogleConfigKey>().map_err(|_| internal(key))?, value);
             }
-            Arc::new(builder.with_client_options(client).with_retry(retry).build().map_err(unusable)?)
+            both(builder.with_client_options(client).with_retry(retry).build().map_err(unusable)?)
         }
         Provider::Azure => {
             let mut builder = MicrosoftAzureBuilder::new().with_container_name(&url.bucket);
             for (key, value) in given() {
                 builder = builder.with_config(key.parse::<AzureConfigKey>().map_err(|_| internal(key))?, value);
             }
-            Arc::new(builder.with_client_options(client).with_retry(retry).build().map_err(unusable)?)
+            both(builder.with_client_options(client).with_retry(retry).build().map_err(unusable)?)
         }
     })
 }
 
 /// What is the matter, as far as a person can do something about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub enum Trouble {
     /// The object is not there; no trouble for a read.
     NoObject,
     /// The bucket is not there.
@@ -266,7 +318,7 @@ pub(super) enum Trouble {
 }
 
 /// Tells one from the other. Listings wrap what the server said in another error, so its words decide beside the kind.
-pub(super) fn trouble(error: &object_store::Error) -> Trouble {
+pub fn trouble(error: &object_store::Error) -> Trouble {
     use object_store::Error::{NotFound, PermissionDenied, Unauthenticated};
     let text = error.to_string();
     let says = |signs: &[&str]| signs.iter().any(|sign| text.contains(sign));
@@ -283,7 +335,7 @@ pub(super) fn trouble(error: &object_store::Error) -> Trouble {
 }
 
 /// What to do about it.
-pub(super) fn fix(url: &BucketUrl, trouble: Trouble) -> String {
+pub fn fix(url: &BucketUrl, names: Names, trouble: Trouble) -> String {
     let credentials = match url.provider {
         Provider::S3 => "`accessKeyId` and `secretAccessKey` (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)",
         Provider::Gcs => "`serviceAccountPath` (GOOGLE_SERVICE_ACCOUNT)",
@@ -291,16 +343,18 @@ pub(super) fn fix(url: &BucketUrl, trouble: Trouble) -> String {
     };
     match trouble {
         Trouble::NoObject | Trouble::NoBucket => {
-            format!("create the bucket `{}`, or correct its name in `stateUrl`", url.bucket)
+            format!("create the bucket `{}`, or correct its name in `{}`", url.bucket, names.url)
         }
-        Trouble::Refused => format!("check {credentials}, and that they may read, write, list and delete below `{url}`"),
-        Trouble::Unreachable => "check `endpoint` and `region` in `stateOptions`, and the network between here and the store".to_string(),
+        Trouble::Refused => format!("check {credentials}, and that they may {} below `{url}`", names.rights),
+        Trouble::Unreachable => {
+            format!("check `endpoint` and `region` in `{}`, and the network between here and the store", names.options)
+        }
     }
 }
 
 /// A client's message for a person: without the query parts of addresses, where a signature may stand, and with the code and message of
 /// the server's answer in place of its XML.
-pub(super) fn readable(error: &object_store::Error) -> String {
+pub fn readable(error: &object_store::Error) -> String {
     let text = without_queries(&error.to_string());
     let Some((head, answer)) = text.split_once("<?xml").or_else(|| text.split_once("<Error")) else { return text };
     let part = |name: &str| answer.split_once(&format!("<{name}>"))?.1.split_once(&format!("</{name}>")).map(|(part, _)| part.trim());
