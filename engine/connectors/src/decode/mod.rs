@@ -19,6 +19,7 @@ mod message;
 pub mod parquet;
 pub mod protobuf;
 pub mod raw;
+pub(crate) mod registered;
 mod rows;
 mod texts;
 mod times;
@@ -29,6 +30,7 @@ mod tests;
 
 pub use cells::CellError;
 pub use message::{DecodedMessages, Header, Message, MessageDecoder, MessageFormat, Meta, Tombstones};
+pub use registered::{RegisteredFormat, Schemas, Written};
 
 use ::arrow::array::RecordBatch;
 use ::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};

@@ -41,16 +41,29 @@ pub(super) enum Type {
     Record(Vec<(String, Id)>),
 }
 
+/// What a schema says of a field beside its type; only that of a reader matters.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Notes {
+    /// Names that the field had.
+    pub(super) aliases: Vec<String>,
+    /// What it is where it was not written.
+    pub(super) default: Option<Value>,
+}
+
 /// A schema.
 #[derive(Debug, Clone)]
 pub(super) struct Schema {
     pub(super) types: Vec<Type>,
     pub(super) root: Id,
+    /// For every record what is said of its fields, in their order.
+    pub(super) notes: BTreeMap<Id, Vec<Notes>>,
 }
 
+#[derive(Default)]
 struct Parser {
     types: Vec<Type>,
     names: BTreeMap<String, Id>,
+    notes: BTreeMap<Id, Vec<Notes>>,
 }
 
 /// How deep types may stand inside each other; JSON itself ends earlier.
@@ -63,11 +76,20 @@ fn wrong(message: impl std::fmt::Display) -> Error {
 impl Schema {
     /// Reads a schema, which must be that of a record.
     pub(super) fn parse(json: &str) -> Result<Self> {
-        let value: Value = serde_json::from_str(json).map_err(wrong)?;
-        let mut parser = Parser { types: Vec::new(), names: BTreeMap::new() };
-        let root = parser.read(&value, "", 0)?;
+        Schema::parse_all(&[json])
+    }
+
+    /// Reads several schemas of which each may use the types that those before it define. The last must be that of a record.
+    pub(super) fn parse_all<T: AsRef<str>>(texts: &[T]) -> Result<Self> {
+        let mut parser = Parser::default();
+        let mut root = None;
+        for text in texts {
+            let value: Value = serde_json::from_str(text.as_ref()).map_err(wrong)?;
+            root = Some(parser.read(&value, "", 0)?);
+        }
+        let root = root.ok_or_else(|| wrong("there is none"))?;
         match parser.types[root] {
-            Type::Record(_) => Ok(Schema { types: parser.types, root }),
+            Type::Record(_) => Ok(Schema { types: parser.types, root, notes: parser.notes }),
             _ => Err(wrong("it is not that of a record")),
         }
     }
@@ -76,6 +98,16 @@ impl Schema {
         match &self.types[self.root] {
             Type::Record(fields) => fields,
             _ => &[],
+        }
+    }
+
+    /// The one type that a union with null has beside null; any other type is itself.
+    pub(super) fn only(&self, id: Id) -> Id {
+        let Type::Union(branches) = &self.types[id] else { return id };
+        let mut some = branches.iter().filter(|branch| self.types[**branch] != Type::Null);
+        match (some.next(), some.next()) {
+            (Some(only), None) => *only,
+            _ => id,
         }
     }
 
@@ -202,11 +234,16 @@ impl Parser {
                     _ => {
                         let fields = map.get("fields").and_then(Value::as_array).ok_or_else(|| wrong("a record without fields"))?;
                         let mut read = Vec::with_capacity(fields.len());
+                        let mut notes = Vec::with_capacity(fields.len());
                         for field in fields {
                             let name = field.get("name").and_then(Value::as_str).ok_or_else(|| wrong("a field without a name"))?;
                             let of = field.get("type").ok_or_else(|| wrong(format!("field `{name}` has no type")))?;
                             read.push((name.to_string(), self.read(of, &space, depth + 1)?));
+                            let aliases = field.get("aliases").and_then(Value::as_array);
+                            let aliases = aliases.into_iter().flatten().filter_map(Value::as_str).map(str::to_string).collect();
+                            notes.push(Notes { aliases, default: field.get("default").cloned() });
                         }
+                        self.notes.insert(id, notes);
                         Type::Record(read)
                     }
                 };

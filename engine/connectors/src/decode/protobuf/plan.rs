@@ -114,16 +114,42 @@ pub(crate) struct MessagePlan {
     /// By number.
     pub(crate) fields: Vec<FieldPlan>,
     pub(crate) oneofs: usize,
+    /// Columns that have no field, in a message of a schema that evolves.
+    pub(crate) missing: Vec<usize>,
+}
+
+/// Whether a message may lack fields that columns are named after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lacking {
+    Refused,
+    /// They are null, or empty if they are lists.
+    Allowed,
 }
 
 impl MessagePlan {
     /// # Errors
     /// `Config` for a column that the message lacks, or that cannot hold what it has.
-    pub(crate) fn of(message: &MessageDescriptor, wanted: &[FieldRef], path: &str) -> Result<Self> {
+    pub(crate) fn of(message: &MessageDescriptor, wanted: &[FieldRef]) -> Result<Self> {
+        MessagePlan::at(message, wanted, "", Lacking::Refused)
+    }
+
+    /// The same for a message that may lack some of them.
+    ///
+    /// # Errors
+    /// `Config` for a column that must have a value and has no field, or that cannot hold what its field has.
+    pub(crate) fn evolving(message: &MessageDescriptor, wanted: &[FieldRef]) -> Result<Self> {
+        MessagePlan::at(message, wanted, "", Lacking::Allowed)
+    }
+
+    fn at(message: &MessageDescriptor, wanted: &[FieldRef], path: &str, lacking: Lacking) -> Result<Self> {
         let mut plan = MessagePlan::default();
         let mut oneofs: Vec<String> = Vec::new();
         for (index, field) in wanted.iter().enumerate() {
             let Some(descriptor) = message.get_field_by_name(field.name()) else {
+                if lacking == Lacking::Allowed && (field.is_nullable() || matches!(field.data_type(), DataType::List(_))) {
+                    plan.missing.push(index);
+                    continue;
+                }
                 let known: Vec<String> = message.fields().map(|field| field.name().to_string()).collect();
                 let hint = hint(field.name(), known.iter().map(String::as_str));
                 return Err(Error::config(format!("message `{}` has no field `{path}{}`{hint}", message.full_name(), field.name())));
@@ -133,7 +159,7 @@ impl MessagePlan {
             {
                 oneofs.push(oneof.name().to_string());
             }
-            plan.fields.push(field_plan(&descriptor, index, field, path)?);
+            plan.fields.push(field_plan(&descriptor, index, field, path, lacking)?);
         }
         plan.oneofs = oneofs.len();
         for descriptor in message.fields() {
@@ -158,7 +184,7 @@ impl MessagePlan {
     }
 }
 
-fn field_plan(descriptor: &FieldDescriptor, index: usize, field: &Field, path: &str) -> Result<FieldPlan> {
+fn field_plan(descriptor: &FieldDescriptor, index: usize, field: &Field, path: &str, lacking: Lacking) -> Result<FieldPlan> {
     let path = format!("{path}{}", field.name());
     let repeated = descriptor.cardinality() == Cardinality::Repeated;
     let misfit = |what: &str| {
@@ -174,7 +200,7 @@ fn field_plan(descriptor: &FieldDescriptor, index: usize, field: &Field, path: &
     };
     let item = match descriptor.kind() {
         Kind::Message(message) => match to {
-            DataType::Struct(children) => Item::Message(MessagePlan::of(&message, children, &format!("{path}."))?),
+            DataType::Struct(children) => Item::Message(MessagePlan::at(&message, children, &format!("{path}."), lacking)?),
             DataType::Timestamp(..) if message.full_name() == "google.protobuf.Timestamp" => Item::Instant,
             _ => match wrapped(&message).and_then(|inner| Scalar::of(&inner, to)) {
                 Some(scalar) => Item::Wrapper(scalar),
