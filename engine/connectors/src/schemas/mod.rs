@@ -15,6 +15,8 @@ mod written;
 #[cfg(test)]
 mod fake;
 #[cfg(test)]
+mod real_tests;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use config::{Half, REGISTRY_DOC, RegistryConfig, SECRET};

@@ -108,7 +108,7 @@ impl Registry {
         match self.line().ask(&path, Some(&body), || format!("subject `{subject}`"))? {
             Ok(found) => id_in(&found)
                 .ok_or_else(|| Error::external(format!("`registry`: `{base}` answers for subject `{subject}` without an `id`"))),
-            Err(Refused { code: code @ (40401 | 40403), message }) => Err(Error::config(format!(
+            Err(Refused { code: code @ 40400..=40499, message }) => Err(Error::config(format!(
                 "`registry`: subject `{subject}` of `{base}` does not have the schema of these rows ({code}): {message}; register it, or set \
                  `autoRegister = true`: {}",
                 schema.text
@@ -199,6 +199,10 @@ impl Line<'_> {
 
 impl Schemas for Registry {
     fn find(&self, id: u32) -> Result<Option<Arc<Written>>> {
+        // Ids are signed where they are made, and a registry takes a larger one for a question that it does not understand.
+        if i32::try_from(id).is_err() {
+            return Ok(None);
+        }
         if let Some(known) = self.known().get(id, self.clock.monotonic()) {
             return Ok(known);
         }

@@ -36,7 +36,8 @@ impl From<Error> for Trouble {
 pub(super) fn load(line: &mut Line<'_>, id: u32) -> Result<Option<(Written, usize)>> {
     let answer = match line.get(&format!("/schemas/ids/{id}"), || format!("schema {id}"))? {
         Ok(answer) => answer,
-        Err(Refused { code: 404 | 40403, .. }) => return Ok(None),
+        // Registries do not agree on what is missing where an id is.
+        Err(Refused { code: 404 | 40400..=40499, .. }) => return Ok(None),
         Err(Refused { code, message }) => {
             let base = line.base();
             return Err(Error::config(format!("`registry`: `{base}` does not show schema {id} ({code}): {message}")));
