@@ -58,7 +58,7 @@ pub(super) const SOURCE_OPTIONS: &[OptionDef] = &[
         kind: "bare | singleObject | registry",
         default: "bare",
         doc: "what stands before a value: nothing, the header of Avro's single-object encoding (avro), or that of a schema registry, whose \
-              id is not looked up (protobuf)",
+              id is looked up in `registry`; without one it is not (protobuf)",
     },
     OptionDef {
         name: "tombstones",

@@ -1,7 +1,7 @@
 //! Schema registries that speak Confluent's API: what messages were written with, by the id before them.
 //!
 //! A [`Registry`] is shared by the tasks of a dataset. What it has learned it keeps, since an id means the same schema for ever; whom it
-//! cannot reach it asks again, with pauses, until a budget is spent. `docs/design/0007-schema-registry.md` has who does what when
+//! cannot reach it asks again, with pauses, until a budget is spent. `docs/design/0009-schema-registry.md` has who does what when
 //! something fails.
 
 mod config;
