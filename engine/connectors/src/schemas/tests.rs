@@ -8,7 +8,9 @@ use crate::decode::registered::Reads;
 use crate::decode::{DecodedMessages, Message, MessageDecoder, MessageFormat, RegisteredFormat, Schemas, Tombstones, Wanted};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::json::LineDelimitedWriter;
+use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_api::testkit::ManualClock;
@@ -355,4 +357,95 @@ fn who_asks_is_told_to_the_registry_and_to_nobody_else() {
     fake.state().failing = (1, 401);
     let error = registry(&fake).find(2).unwrap_err();
     assert!(error.kind() == ErrorKind::Config && error.to_string().contains("refuses who asks (401): later"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever stands behind an id, every message is a row or bad, however they are cut, and nobody panics.
+    #[test]
+    fn no_message_is_too_strange(bodies in prop::collection::vec((0u32..6, prop::collection::vec(any::<u8>(), 0..24)), 1..40), cut in 0usize..40) {
+        let fake = FakeRegistry::start();
+        let fields = r#"{"name":"a","type":["null","long"],"default":null},{"name":"s","type":{"type":"array","items":"string"},"default":[]}"#;
+        let avro = fake.avro("a", &record(fields), &[]);
+        fake.avro("a", &record(r#"{"name":"x","type":{"type":"map","values":"bytes"}},{"name":"a","type":"int"}"#), &[]);
+        fake.json("j", r#"{"type":"object","properties":{"a":{"type":"integer"}}}"#);
+        let text = "syntax = \"proto3\"; package t; message A { int64 a = 1; repeated string s = 2; message B { A a = 1; } }";
+        fake.protobuf("p", &compiled(&[("a.proto", text)]), &[]);
+        prop_assert_eq!(avro, 1);
+        let registry = registry(&fake);
+        let payloads: Vec<Vec<u8>> = bodies.iter().map(|(id, body)| if *id == 0 { body.clone() } else { framed(*id, body) }).collect();
+        let schema = columns(&[("a", "int64"), ("s", "list<string>")]);
+        for reads in [Reads::Avro(None), latest(&registry, "a", &Reads::Avro(None), None).unwrap().reads, Reads::Protobuf(None), Reads::Json] {
+            let mut all = decoder(&registry, reads, &schema);
+            let whole = decode(&mut all, &payloads).unwrap();
+            prop_assert_eq!(whole.rows.num_rows() + whole.bad.len(), payloads.len());
+            let (left, right) = payloads.split_at(cut.min(payloads.len()));
+            let parts = [decode(&mut all, left).unwrap(), decode(&mut all, right).unwrap()];
+            prop_assert_eq!(parts.iter().flat_map(shown).collect::<Vec<_>>(), shown(&whole));
+            let told = |decoded: &DecodedMessages| decoded.bad.iter().map(|bad| bad.row.message.clone()).collect::<Vec<_>>();
+            prop_assert_eq!(parts.iter().flat_map(told).collect::<Vec<_>>(), told(&whole));
+        }
+    }
+}
+
+/// A server that answers one question over TLS as nobody's registry does, with a certificate that it signed itself.
+fn tls(folder: &std::path::Path) -> (u16, std::path::PathBuf) {
+    use openssl::asn1::Asn1Time;
+    use openssl::hash::MessageDigest;
+    use openssl::ssl::{SslAcceptor, SslMethod};
+    use openssl::x509::extension::{BasicConstraints, SubjectAlternativeName};
+    let key = openssl::pkey::PKey::from_rsa(openssl::rsa::Rsa::generate(2048).unwrap()).unwrap();
+    let mut name = openssl::x509::X509Name::builder().unwrap();
+    name.append_entry_by_text("CN", "localhost").unwrap();
+    let name = name.build();
+    let mut certificate = openssl::x509::X509::builder().unwrap();
+    certificate.set_version(2).unwrap();
+    certificate.set_subject_name(&name).unwrap();
+    certificate.set_issuer_name(&name).unwrap();
+    certificate.set_pubkey(&key).unwrap();
+    certificate.set_not_before(&Asn1Time::days_from_now(0).unwrap()).unwrap();
+    certificate.set_not_after(&Asn1Time::days_from_now(2).unwrap()).unwrap();
+    let alternative = SubjectAlternativeName::new().dns("localhost").build(&certificate.x509v3_context(None, None)).unwrap();
+    certificate.append_extension(alternative).unwrap();
+    certificate.append_extension(BasicConstraints::new().build().unwrap()).unwrap();
+    certificate.sign(&key, MessageDigest::sha256()).unwrap();
+    let certificate = certificate.build();
+    let path = folder.join("ca.pem");
+    std::fs::write(&path, certificate.to_pem().unwrap()).unwrap();
+    let mut acceptor = SslAcceptor::mozilla_intermediate_v5(SslMethod::tls()).unwrap();
+    acceptor.set_private_key(&key).unwrap();
+    acceptor.set_certificate(&certificate).unwrap();
+    let acceptor = acceptor.build();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    #[allow(clippy::disallowed_methods, reason = "a server of a test")]
+    std::thread::spawn(move || {
+        for stream in listener.incoming().take(2) {
+            let Ok(mut stream) = acceptor.accept(stream.unwrap()) else { continue };
+            let mut read = [0; 4096];
+            let _ = stream.read(&mut read);
+            let body = r#"{"error_code":40403,"message":"Schema not found"}"#;
+            let _ = write!(stream, "HTTP/1.1 404 No\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+            let _ = stream.shutdown();
+        }
+    });
+    (port, path)
+}
+
+#[test]
+fn a_certificate_is_trusted_when_somebody_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let (port, ca) = tls(folder.path());
+    let url = Url::parse(&format!("https://localhost:{port}")).unwrap();
+    let registry = |ca| Registry::new(Http::new(url.clone(), Login::None, ca), Arc::new(SystemClock), Duration::from_secs(5));
+    let error = registry(None).find(1).unwrap_err();
+    assert!(error.kind() == ErrorKind::Config && error.to_string().contains("name who signed its certificate by `ca`"), "{error}");
+    assert!(registry(Some(ca)).find(1).unwrap().is_none());
+    let (none, empty) = (folder.path().join("none.pem"), folder.path().join("empty.pem"));
+    std::fs::write(&empty, "nothing").unwrap();
+    for (path, part) in [(none, "cannot be read"), (empty, "holds no certificate")] {
+        let error = registry(Some(path)).find(1).unwrap_err();
+        assert!(error.kind() == ErrorKind::Config && error.to_string().contains(part), "{error}");
+    }
 }
