@@ -14,6 +14,7 @@ mod sink;
 mod source;
 mod source_config;
 mod source_options;
+mod source_registered;
 mod teller;
 
 use crate::registry::{ConnectorDef, Secrets, SinkDef, SourceDef};

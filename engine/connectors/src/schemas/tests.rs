@@ -204,6 +204,33 @@ fn types_of_other_subjects_are_asked_for() {
     assert_eq!(shown(&decoded), [json!({ "f": 1 })]);
 }
 
+#[test]
+fn schemas_that_stand_for_more_than_they_say_are_refused() {
+    let fake = FakeRegistry::start();
+    // Each holds the one before it twice: a value of no bytes, that would take for ever to walk over.
+    let fields = |kind: &dyn Fn(usize) -> String| -> String {
+        let mut fields = vec![r#"{"name":"f0","type":{"type":"record","name":"R0","fields":[{"name":"n","type":"null"}]}}"#.to_string()];
+        for at in 1..60 {
+            let inner = kind(at - 1);
+            let record =
+                format!(r#"{{"type":"record","name":"R{at}","fields":[{{"name":"a","type":{inner}}},{{"name":"b","type":{inner}}}]}}"#);
+            fields.push(format!(r#"{{"name":"f{at}","type":{record}}}"#));
+        }
+        fields.join(",")
+    };
+    let direct = fake.avro("d", &record(&fields(&|at| format!("\"R{at}\""))), &[]);
+    let endless = fake.avro("e", &record(r#"{"name":"n","type":"R"}"#), &[]);
+    fake.avro("l", &record(&fields(&|at| format!(r#"{{"type":"array","items":"R{at}"}}"#))), &[]);
+    let registry = registry(&fake);
+    let decoded =
+        decode(&mut decoder(&registry, Reads::Avro(None), &columns(&[("x", "int64")])), &[framed(direct, &[]), framed(endless, &[])]);
+    let decoded = decoded.unwrap();
+    let told = complaints(&decoded);
+    assert!(told[0].1.contains("more than 100000 fields") && told[1].1.contains("without end"), "{told:?}");
+    let error = latest(&registry, "l", &Reads::Avro(None), None).unwrap_err();
+    assert!(error.to_string().contains("declare a `schema`"), "{error}");
+}
+
 /// The descriptor of a file of Protobuf, as a registry serves it.
 fn compiled(files: &[(&str, &str)]) -> Vec<u8> {
     use prost_reflect::prost::Message as _;

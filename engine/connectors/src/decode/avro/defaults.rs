@@ -6,6 +6,8 @@ use serde_json::Value;
 
 /// How deep defaults may stand inside each other; a record may have itself as its default.
 const MAX_DEPTH: usize = 64;
+/// The most bytes of a default: the defaults of fields may make one of another many times over.
+const MAX_BYTES: usize = 1 << 20;
 
 /// The bytes of a default, or why it is none of its type.
 pub(super) fn encode(schema: &Schema, id: Id, value: &Value) -> Result<Vec<u8>, String> {
@@ -34,7 +36,7 @@ fn latin(text: &str) -> Result<Vec<u8>, String> {
 }
 
 fn append(schema: &Schema, id: Id, value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<(), String> {
-    if depth > MAX_DEPTH {
+    if depth > MAX_DEPTH || out.len() > MAX_BYTES {
         return Err("it has no end".into());
     }
     let misfit = |what: &str| format!("`{value}` is no {what}");
@@ -152,7 +154,7 @@ mod tests {
             (r#"{"type":"fixed","name":"F","size":2}"#, r#""a""#),
             (r#"["null","long"]"#, "\"x\""),
             (r#"{"type":"record","name":"S","fields":[{"name":"a","type":"int"}]}"#, "{}"),
-            (r#"{"type":"record","name":"S","fields":[{"name":"s","type":"S","default":{}}]}"#, "{}"),
+            (r#"{"type":"record","name":"S","fields":[{"name":"s","type":["S"],"default":{}}]}"#, "{}"),
         ] {
             assert!(of(field, value).is_err(), "{field} {value}");
         }

@@ -2,6 +2,7 @@
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 use prost_reflect::{Cardinality, FieldDescriptor, Kind, MessageDescriptor};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tidegate_api::nearest::hint;
@@ -237,15 +238,23 @@ fn wrapped(message: &MessageDescriptor) -> Option<Kind> {
 
 /// The columns that hold every field of a message.
 pub(crate) fn schema(message: &MessageDescriptor) -> Result<SchemaRef> {
-    Ok(Arc::new(Schema::new(fields(message, 0)?)))
+    Ok(Arc::new(Schema::new(fields(message, 0, &Cell::new(MAX_FIELDS))?)))
 }
 
-fn fields(message: &MessageDescriptor, depth: usize) -> Result<Fields> {
+/// How many fields columns may be made of: messages inside of messages can be far more than a file has bytes.
+const MAX_FIELDS: usize = 100_000;
+
+fn fields(message: &MessageDescriptor, depth: usize, left: &Cell<usize>) -> Result<Fields> {
     const MAX_DEPTH: usize = 32;
     if depth > MAX_DEPTH {
         return Err(Error::config(format!("message `{}` holds itself, which no column can; declare a `schema`", message.full_name())));
     }
     let of = |field: FieldDescriptor| {
+        if left.get() == 0 {
+            let name = message.full_name();
+            return Err(Error::config(format!("the columns of `{name}` would be of more than {MAX_FIELDS} fields, declare a `schema`")));
+        }
+        left.set(left.get() - 1);
         let one = match field.kind() {
             Kind::Double => DataType::Float64,
             Kind::Float => DataType::Float32,
@@ -259,7 +268,7 @@ fn fields(message: &MessageDescriptor, depth: usize) -> Result<Fields> {
             Kind::Message(inner) if inner.full_name() == "google.protobuf.Timestamp" => {
                 DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
             }
-            Kind::Message(inner) => DataType::Struct(fields(&inner, depth + 1)?),
+            Kind::Message(inner) => DataType::Struct(fields(&inner, depth + 1, left)?),
         };
         let repeated = field.cardinality() == Cardinality::Repeated;
         let data_type = if repeated { DataType::List(Arc::new(Field::new_list_field(one, true))) } else { one };
