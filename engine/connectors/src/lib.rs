@@ -22,6 +22,7 @@ pub mod nexmark;
 pub mod page;
 mod pin;
 mod registry;
+mod schemas;
 mod shape;
 pub mod stdin;
 pub mod stdout;
