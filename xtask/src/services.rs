@@ -38,7 +38,7 @@ pub(crate) enum Service {
 
 impl Service {
     /// Those that tests need.
-    pub(crate) const TESTED: [Service; 2] = [Service::S3, Service::Kafka];
+    pub(crate) const TESTED: [Service; 3] = [Service::S3, Service::Kafka, Service::Postgres];
 
     /// All of them.
     pub(crate) const ALL: [Service; 3] = [Service::S3, Service::Kafka, Service::Postgres];

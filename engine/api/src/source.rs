@@ -156,6 +156,11 @@ pub struct SourcePlan {
     /// What it resolved for itself and must not resolve anew while the run lasts, such as a schema inferred from a sample: the
     /// source's own text. Kept in the manifest from the first epoch on, and handed back by [`SourceRequest::pinned`].
     pub pinned: Option<String>,
+    /// Whether it is a table that every start reads anew and whole, whatever its positions say: what an earlier start handed over is
+    /// forgotten, so nothing may keep it in a state. Its rows replace each other. The first time all its splits are
+    /// [`SplitState::CaughtUp`] the table is there; from then on it goes on changing, holds nobody's time back, and does not keep the
+    /// run from ending.
+    pub reloads: bool,
 }
 
 impl SourcePlan {
@@ -169,6 +174,7 @@ impl SourcePlan {
             max_parallelism: None,
             applied: Vec::new(),
             pinned: None,
+            reloads: false,
         }
     }
 
@@ -197,6 +203,13 @@ impl SourcePlan {
     #[must_use]
     pub fn with_max_parallelism(mut self, max: usize) -> Self {
         self.max_parallelism = Some(max);
+        self
+    }
+
+    /// Says whether every start reads it anew; see [`SourcePlan::reloads`].
+    #[must_use]
+    pub fn with_reloads(mut self, reloads: bool) -> Self {
+        self.reloads = reloads;
         self
     }
 

@@ -22,8 +22,10 @@ pub mod nexmark;
 pub mod page;
 mod pin;
 mod registry;
+mod schemas;
 mod shape;
 pub mod stdin;
 pub mod stdout;
+pub mod table;
 
 pub use registry::{Build, CONNECTORS, ConnectorCtx, ConnectorDef, OptionDef, Secrets, SinkDef, SourceDef, secrets, sink, source};

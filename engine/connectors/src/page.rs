@@ -21,6 +21,7 @@ pub fn markdown() -> String {
         }
     }
     page.push_str(include_str!("kafka.md"));
+    page.push_str(include_str!("table/table.md"));
     page.push_str(include_str!("formats.md"));
     page
 }

@@ -2,7 +2,7 @@
 
 use crate::stdin::StdinInput;
 use crate::stdout::StdoutTarget;
-use crate::{blackhole, files, kafka, nexmark, stdin, stdout};
+use crate::{blackhole, files, kafka, nexmark, stdin, stdout, table};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -112,8 +112,15 @@ pub struct ConnectorDef {
 }
 
 /// Every native connector.
-pub const CONNECTORS: &[&ConnectorDef] =
-    &[&files::CONNECTOR, &kafka::CONNECTOR, &stdin::CONNECTOR, &stdout::CONNECTOR, &blackhole::CONNECTOR, &nexmark::CONNECTOR];
+pub const CONNECTORS: &[&ConnectorDef] = &[
+    &files::CONNECTOR,
+    &kafka::CONNECTOR,
+    &stdin::CONNECTOR,
+    &stdout::CONNECTOR,
+    &blackhole::CONNECTOR,
+    &nexmark::CONNECTOR,
+    &table::CONNECTOR,
+];
 
 /// Makes the source `connector` from its options.
 ///

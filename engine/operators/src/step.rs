@@ -39,6 +39,8 @@ pub struct BindCtx {
     pub applied: Vec<EqualTo>,
     /// The functions that expressions may call; the dialect's own, unless a host has added some.
     pub functions: Functions,
+    /// Every start reads the last input, a table, anew and whole; see [`tidegate_api::SourcePlan::reloads`].
+    pub reloads: bool,
 }
 
 impl BindCtx {
@@ -51,6 +53,13 @@ impl BindCtx {
     #[must_use]
     pub fn with_functions(mut self, functions: Functions) -> Self {
         self.functions = functions;
+        self
+    }
+
+    /// Sets whether every start reads the last input anew.
+    #[must_use]
+    pub fn with_reloads(mut self, reloads: bool) -> Self {
+        self.reloads = reloads;
         self
     }
 

@@ -93,6 +93,7 @@ pub(crate) struct Job {
     /// Every other snapshot refers to no earlier one.
     forgetting: bool,
     epoch: u64,
+    generation: u64,
     pub(crate) made: Made,
 }
 
@@ -116,6 +117,7 @@ impl Job {
             store: BTreeMap::new(),
             forgetting: false,
             epoch: 0,
+            generation: 1,
             made: Made::default(),
         };
         job.open(tasks);
@@ -123,7 +125,7 @@ impl Job {
     }
 
     fn open(&mut self, tasks: usize) {
-        let identity = RunIdentity::new("test", RunId::new("run"), Generation(1), "stage");
+        let identity = RunIdentity::new("test", RunId::new("run"), Generation(self.generation), "stage");
         self.tasks = (0..tasks)
             .map(|task| {
                 let ctx = OperatorCtx::new(identity.clone()).with_task(task, tasks, 256).with_batch_rows(self.batch_rows);
@@ -245,7 +247,13 @@ impl Job {
         whole
     }
 
-    /// Starts again from a snapshot, with so many tasks.
+    /// Starts again from a snapshot, with so many tasks, as a generation of its own.
+    pub(crate) fn start_again(&mut self, snapshot: &Snapshot, tasks: usize) {
+        self.generation += 1;
+        self.restore(snapshot, tasks);
+    }
+
+    /// Takes a snapshot back, with so many tasks.
     pub(crate) fn restore(&mut self, snapshot: &Snapshot, tasks: usize) {
         self.open(tasks);
         for task in &mut self.tasks {

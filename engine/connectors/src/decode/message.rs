@@ -10,6 +10,7 @@ use super::csv::{CsvFormat, CsvRows};
 use super::json::{JsonRows, Paths};
 use super::protobuf::{ProtobufFormat, ProtobufRows};
 use super::raw::RawRows;
+use super::registered::{RegisteredFormat, RegisteredRows};
 use super::rows::{Rows, RowsDecoder};
 use super::{BadRecord, Wanted, arrow as ipc};
 use arrow::array::{
@@ -172,6 +173,8 @@ pub enum MessageFormat {
     Avro(AvroFormat),
     /// A message each.
     Protobuf(ProtobufFormat),
+    /// A value each, behind the id of its schema in a registry.
+    Registered(RegisteredFormat),
 }
 
 /// What becomes of messages without a payload.
@@ -240,6 +243,7 @@ impl MessageDecoder {
             MessageFormat::Raw => Reader::Rows(Box::new(RawRows::new(wanted.clone())?)),
             MessageFormat::Arrow => Reader::Arrow,
             MessageFormat::Avro(format) => Reader::Rows(Box::new(AvroRows::new(&format, wanted.clone())?)),
+            MessageFormat::Registered(format) => Reader::Rows(Box::new(RegisteredRows::new(format, wanted.clone())?)),
             MessageFormat::Protobuf(format) => Reader::Rows(Box::new(ProtobufRows::new(&format, wanted.clone())?)),
         };
         Ok(MessageDecoder { reader, wanted, meta: meta.to_vec(), schema: Arc::new(Schema::new(fields)), tombstones, has_mark })
@@ -253,7 +257,8 @@ impl MessageDecoder {
     /// Decodes the messages of one poll.
     ///
     /// # Errors
-    /// `Internal` if they are more than a gibibyte together.
+    /// `Internal` if they are more than a gibibyte together; what a registry answers that is asked for schemas, before any message is
+    /// decoded, so that the same messages can be handed over again.
     pub fn decode(&mut self, messages: &[Message<'_>]) -> Result<DecodedMessages> {
         let mut tombstones = 0;
         let (mut payloads, mut numbers) = (Vec::with_capacity(messages.len()), Vec::with_capacity(messages.len()));

@@ -19,16 +19,22 @@ mod message;
 pub mod parquet;
 pub mod protobuf;
 pub mod raw;
+pub(crate) mod registered;
 mod rows;
 mod texts;
 mod times;
 mod typed;
+mod values;
 
 #[cfg(test)]
 mod tests;
 
 pub use cells::CellError;
+pub(crate) use typed::Value;
+pub(crate) use values::{ValueRows, is_value};
+
 pub use message::{DecodedMessages, Header, Message, MessageDecoder, MessageFormat, Meta, Tombstones};
+pub use registered::{RegisteredFormat, Schemas, Written};
 
 use ::arrow::array::RecordBatch;
 use ::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};

@@ -8,7 +8,7 @@ use std::fmt::Display;
 
 /// A value as it is read.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Value<'a> {
+pub(crate) enum Value<'a> {
     Null,
     Bool(bool),
     Int(i128),

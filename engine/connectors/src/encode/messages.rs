@@ -41,12 +41,22 @@ pub trait MessageEncoder: Send {
 /// An object for every row.
 pub struct JsonMessages {
     options: TextOptions,
+    /// What stands before each.
+    header: Vec<u8>,
 }
 
 impl JsonMessages {
     /// Values become text as these options say.
     pub fn new(options: TextOptions) -> Self {
-        JsonMessages { options }
+        JsonMessages { options, header: Vec::new() }
+    }
+
+    /// Behind a zero byte and the id of the schema in a registry.
+    #[must_use]
+    pub fn with_id(mut self, id: u32) -> Self {
+        self.header = vec![0];
+        self.header.extend(id.to_be_bytes());
+        self
     }
 }
 
@@ -57,6 +67,7 @@ impl MessageEncoder for JsonMessages {
         let mut encoded = Encoded { refused, ..Encoded::default() };
         let writer = RowWriter::new(rows, self.options)?;
         for row in 0..rows.num_rows() {
+            encoded.bytes.extend_from_slice(&self.header);
             writer.write(row, &mut encoded.bytes);
             encoded.ends.push(encoded.bytes.len());
         }

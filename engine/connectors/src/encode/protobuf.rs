@@ -25,7 +25,7 @@ impl ProtobufMessages {
     /// `Config` for a column that the message lacks, or that its field cannot hold, and for a message of a registry that is
     /// declared inside another, which its header could not name here.
     pub fn new(schema: &SchemaRef, format: &ProtobufFormat, id: u32) -> Result<Self> {
-        let plan = MessagePlan::of(format.message(), schema.fields(), "")?;
+        let plan = MessagePlan::of(format.message(), schema.fields())?;
         let header = match format.framing() {
             ProtobufFraming::Bare => Vec::new(),
             ProtobufFraming::Registry => {

@@ -14,6 +14,7 @@ mod sink;
 mod source;
 mod source_config;
 mod source_options;
+mod source_registered;
 mod teller;
 
 use crate::registry::{ConnectorDef, Secrets, SinkDef, SourceDef};
@@ -29,5 +30,8 @@ pub const CONNECTOR: ConnectorDef = ConnectorDef {
           again, and a partition that is gone end the run with an error that says so ([more](#kafka-where-reading-begins-and-ends)).",
     source: Some(SourceDef { options: source_options::SOURCE_OPTIONS, build: source::build }),
     sink: Some(SinkDef { options: sink::OPTIONS, guarantee: "exactly once, or at least once with `delivery`", build: sink::build }),
-    secrets: &[Secrets { table: Some("properties"), keys: client::SECRET }],
+    secrets: &[
+        Secrets { table: Some("properties"), keys: client::SECRET },
+        Secrets { table: Some("registry"), keys: crate::schemas::SECRET },
+    ],
 };

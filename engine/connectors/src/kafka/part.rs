@@ -7,9 +7,9 @@ use super::run::{Decoding, Run};
 use crate::decode::MessageDecoder;
 use arrow::array::RecordBatch;
 use rdkafka::error::KafkaError;
-use rdkafka::message::Message as _;
+use rdkafka::message::{BorrowedMessage, Message as _, OwnedMessage};
 use std::time::Duration;
-use tidegate_api::{Chunk, Result};
+use tidegate_api::{Chunk, Error, ErrorKind, Result, Retry};
 
 /// A partition of this task.
 pub(super) struct Part {
@@ -25,6 +25,8 @@ pub(super) struct Part {
     /// Whether it was told that this one is not caught up, for no better reason than that doubt.
     pub(super) held: bool,
     decoder: MessageDecoder,
+    /// What was taken and could not be decoded yet, since somebody who is asked for it did not answer.
+    kept: Vec<OwnedMessage>,
     /// Rows that found no room in the poll they were decoded in.
     rest: Option<Run>,
     /// What came behind the rows that were decoded last.
@@ -57,12 +59,25 @@ pub(super) struct Turn {
     /// Whether a source that ends has read all of it.
     pub(super) finished: bool,
     pub(super) trouble: Option<KafkaError>,
+    /// Why nothing was decoded of what was taken, which is tried again with the next turn.
+    pub(super) waits: Option<Error>,
 }
 
 impl Part {
     pub(super) fn new(assigned: Assigned, decoder: MessageDecoder) -> Self {
         let next = assigned.place.offset;
-        Part { assigned, next, queue: None, caught_up: false, doubted: false, held: false, decoder, rest: None, behind: None }
+        Part {
+            assigned,
+            next,
+            queue: None,
+            caught_up: false,
+            doubted: false,
+            held: false,
+            decoder,
+            kept: Vec::new(),
+            rest: None,
+            behind: None,
+        }
     }
 
     /// Whether a source that ends has nothing to read here.
@@ -70,16 +85,30 @@ impl Part {
         self.assigned.details.end.is_some_and(|end| self.next >= end)
     }
 
+    /// Gives up the queue. What was taken of it and not decoded comes again, so it is forgotten with what stood behind it.
+    pub(super) fn let_go(&mut self) {
+        (self.queue, self.doubted) = (None, false);
+        if !self.kept.is_empty() {
+            (self.kept, self.behind) = (Vec::new(), None);
+        }
+    }
+
     /// Whether everything taken was handed over.
     pub(super) fn is_handed_over(&self) -> bool {
-        self.rest.is_none() && self.behind.is_none()
+        self.kept.is_empty() && self.rest.is_none() && self.behind.is_none()
     }
 
     /// Takes about so much of the queue and hands over at most so many rows.
     pub(super) fn read(&mut self, decoding: &Decoding, listener: &Listener, most_rows: usize, most_bytes: usize) -> Result<Turn> {
         let mut turn = Turn::default();
-        if self.is_handed_over() {
+        if !self.kept.is_empty() {
+            self.decode_kept(decoding, &mut turn)?;
+        } else if self.is_handed_over() {
             self.take(decoding, listener, most_rows, most_bytes, &mut turn)?;
+        }
+        if turn.waits.is_some() {
+            turn.drained = false;
+            return Ok(turn);
         }
         if let Some(run) = &mut self.rest {
             let handed = run.hand(most_rows)?;
@@ -161,10 +190,41 @@ impl Part {
                 }
             }
         }
-        let Some(last) = taken.last() else { return Ok(()) };
-        let next = last.offset() + 1;
-        self.rest = Some(decoding.run(&mut self.decoder, &taken, self.assigned.place)?);
-        self.next = next;
+        let Some(next) = taken.last().map(|last| last.offset() + 1) else { return Ok(()) };
+        match attempt(decoding, &mut self.decoder, &taken, self.assigned.place)? {
+            Ok(run) => (self.rest, self.next) = (Some(run), next),
+            Err(waits) => {
+                // Copies: the client's own would be a part of its queue for as long as somebody does not answer.
+                self.kept = taken.iter().map(BorrowedMessage::detach).collect();
+                turn.waits = Some(waits);
+            }
+        }
         Ok(())
+    }
+
+    /// Tries again to decode what was taken before.
+    fn decode_kept(&mut self, decoding: &Decoding, turn: &mut Turn) -> Result<()> {
+        let Some(next) = self.kept.last().map(|last| last.offset() + 1) else { return Ok(()) };
+        match attempt(decoding, &mut self.decoder, &self.kept, self.assigned.place)? {
+            Ok(run) => {
+                (self.rest, self.next) = (Some(run), next);
+                self.kept = Vec::new();
+            }
+            Err(waits) => turn.waits = Some(waits),
+        }
+        Ok(())
+    }
+}
+
+/// Decodes messages; the inner error is that of somebody who may be asked again, and costs nothing.
+fn attempt<M: rdkafka::Message>(
+    decoding: &Decoding,
+    decoder: &mut MessageDecoder,
+    taken: &[M],
+    first: Place,
+) -> Result<Result<Run, Error>> {
+    match decoding.run(decoder, taken, first) {
+        Err(error) if matches!(error.kind(), ErrorKind::External { retry: Retry::After(_) }) => Ok(Err(error)),
+        run => run.map(Ok),
     }
 }

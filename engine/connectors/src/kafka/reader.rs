@@ -49,6 +49,8 @@ pub(super) struct Reader {
     /// Asks brokers while there is doubt.
     prober: Option<Explorer>,
     states: Vec<(SplitId, SplitState)>,
+    /// Why rows that were taken are not decoded yet.
+    waits: Option<Error>,
     teller: Arc<Teller>,
     meters: OutsideMeters,
     ends: Ends,
@@ -81,6 +83,7 @@ impl Reader {
             doubt: None,
             prober: None,
             states: Vec::new(),
+            waits: None,
             teller,
             meters: ctx.meters.clone(),
             ends,
@@ -95,7 +98,7 @@ impl Reader {
         let first = if fits { first } else { 0 };
         if !fits {
             // The queues are of the client that goes.
-            self.parts.iter_mut().for_each(|part| (part.queue, part.doubted) = (None, false));
+            self.parts.iter_mut().for_each(Part::let_go);
             self.ahead = None;
             self.renamed = 0;
             self.ahead = Some(Ahead::open(&self.config, open)?);
@@ -282,6 +285,10 @@ impl Reader {
         if turn.heard {
             (part.doubted, part.held) = (false, false);
         }
+        if turn.waits.is_some() {
+            self.waits = turn.waits;
+            return Ok(());
+        }
         let has_chunk = turn.chunk.is_some();
         polled.chunks.extend(turn.chunk);
         if turn.finished {
@@ -379,6 +386,7 @@ impl SourceReader for Reader {
 
     fn poll(&mut self, request: PollRequest) -> Result<Polled> {
         let mut polled = Polled::default();
+        self.waits = None;
         self.serve()?;
         self.gather(request, &mut polled)?;
         if polled.chunks.is_empty() && self.states.is_empty() && !request.wait.is_zero() {
@@ -391,6 +399,9 @@ impl SourceReader for Reader {
         self.serve()?;
         self.resolve()?;
         self.measure();
+        if let Some(waits) = self.waits.take().filter(|_| polled.chunks.is_empty() && self.states.is_empty()) {
+            return Err(waits);
+        }
         polled.states = std::mem::take(&mut self.states);
         if self.parts.iter().all(|part| part.queue.is_none()) {
             // Nobody would hear what the client goes on to say.

@@ -6,7 +6,7 @@ use crate::decode::{Header, Message as Payload, MessageDecoder, MessageFormat, M
 use crate::shape;
 use arrow::array::{RecordBatch, UInt64Array};
 use arrow::datatypes::SchemaRef;
-use rdkafka::message::{BorrowedMessage, Headers, Message as _};
+use rdkafka::message::Headers;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tidegate_api::{BadReason, BadRow, Error, Ordinals, Result, SourceRequest};
@@ -30,7 +30,7 @@ impl Decoding {
     ///
     /// # Errors
     /// `Config` for columns that the format cannot hold, or that `meta` has too.
-    pub(super) fn new(config: &SourceConfig, request: &SourceRequest, schema: SchemaRef) -> Result<Self> {
+    pub(super) fn new(config: &SourceConfig, request: &SourceRequest, format: MessageFormat, schema: SchemaRef) -> Result<Self> {
         let clash = config.meta.iter().map(|meta| meta.field()).find(|field| schema.index_of(field.name()).is_ok());
         if let Some(field) = clash {
             return Err(Error::config(format!("`{}` is both a column of the schema and one of `meta`", field.name())));
@@ -38,7 +38,7 @@ impl Decoding {
         let wanted = shape::wanted(request, schema)?;
         let meta = config.meta.iter().copied().filter(|meta| request.wants(meta.field().name())).collect();
         let mut decoding = Decoding {
-            format: config.format.clone(),
+            format,
             schema: SchemaRef::clone(&wanted.schema),
             wanted,
             meta,
@@ -60,7 +60,7 @@ impl Decoding {
     }
 
     /// Decodes what was taken of a partition. `skip`: so many rows of the message at `first` were handed over before.
-    pub(super) fn run(&self, decoder: &mut MessageDecoder, taken: &[BorrowedMessage<'_>], first: Place) -> Result<Run> {
+    pub(super) fn run<M: rdkafka::Message>(&self, decoder: &mut MessageDecoder, taken: &[M], first: Place) -> Result<Run> {
         let HeadersOf { all: headers, spans, mut broken } = self.headers(taken);
         let wants = |meta| self.meta.contains(&meta);
         let (wants_key, wants_time) = (wants(Meta::Key), wants(Meta::Timestamp));
@@ -112,7 +112,7 @@ impl Decoding {
         Ok(run)
     }
 
-    fn headers<'m>(&self, taken: &'m [BorrowedMessage<'_>]) -> HeadersOf<'m> {
+    fn headers<'m, M: rdkafka::Message>(&self, taken: &'m [M]) -> HeadersOf<'m> {
         let mut found = HeadersOf::default();
         if !self.meta.contains(&Meta::Headers) {
             return found;

@@ -34,7 +34,7 @@ pub(super) fn infer(config: &SourceConfig, explorer: &Explorer, topics: &BTreeMa
             let newest = payloads.into_iter().next_back().unwrap_or_default();
             arrow::stream_schema(Box::new(Cursor::new(newest)))
         }
-        MessageFormat::Csv(_) | MessageFormat::Raw | MessageFormat::Avro(_) | MessageFormat::Protobuf(_) => {
+        MessageFormat::Csv(_) | MessageFormat::Raw | MessageFormat::Avro(_) | MessageFormat::Protobuf(_) | MessageFormat::Registered(_) => {
             Err(Error::internal("the schema of this format is not inferred"))
         }
     }

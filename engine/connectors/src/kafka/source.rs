@@ -7,8 +7,10 @@ use super::run::Decoding;
 use super::sample;
 use super::source_config::{SourceConfig, Topics, Undeclared};
 use super::teller::Teller;
+use crate::decode::{MessageFormat, RegisteredFormat, Schemas};
 use crate::pin;
 use crate::registry::ConnectorCtx;
+use crate::schemas::{self, Latest, Registry};
 use arrow::datatypes::SchemaRef;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -35,11 +37,21 @@ pub struct KafkaSource {
     ends: Ends,
 }
 
-/// The columns of the payload, and what is pinned of them: nothing of those that somebody declared.
+/// The columns of the payload, how it is read, and what is pinned of both: nothing of what somebody declared.
 #[derive(Debug, Clone)]
 struct Bound {
     schema: SchemaRef,
+    format: MessageFormat,
     pinned: Option<String>,
+}
+
+impl Bound {
+    /// By the newest schema of a subject, as it was when the run began.
+    fn registered(latest: Latest, registry: &Arc<Registry>) -> Self {
+        let Latest { schema, reads, text } = latest;
+        let schemas: Arc<dyn Schemas> = Arc::clone(registry) as _;
+        Bound { schema, format: MessageFormat::Registered(RegisteredFormat { reads, schemas }), pinned: Some(text) }
+    }
 }
 
 impl KafkaSource {
@@ -69,25 +81,45 @@ impl KafkaSource {
 
     /// The schema: the declared one, else the one that the run began with, else what the newest messages look like.
     fn bound(&self, request: &SourceRequest) -> Result<Bound> {
-        let known = |schema: &SchemaRef| Ok(Bound { schema: Arc::clone(schema), pinned: None });
-        let sample = match (&self.config.schema, &self.config.undeclared) {
+        let format = || self.config.format.clone();
+        let known = |schema: &SchemaRef| Ok(Bound { schema: Arc::clone(schema), format: format(), pinned: None });
+        let undeclared = match (&self.config.schema, &self.config.undeclared) {
             (Some(schema), _) | (None, Undeclared::Known(schema)) => return known(schema),
-            (None, Undeclared::Sample(sample)) => *sample,
+            (None, undeclared) => undeclared,
         };
         if let Some(pinned) = &request.pinned {
-            return Ok(Bound { schema: pin::read(pinned)?, pinned: Some(pinned.clone()) });
+            return Ok(match undeclared {
+                Undeclared::Subject { registry, .. } => Bound::registered(schemas::pinned(pinned)?, registry),
+                Undeclared::Known(_) | Undeclared::Sample(_) => {
+                    Bound { schema: pin::read(pinned)?, format: format(), pinned: Some(pinned.clone()) }
+                }
+            });
         }
         if let Some(bound) = self.inferred.get() {
             return Ok(bound.clone());
         }
+        let bound = match (undeclared, &self.config.format) {
+            (Undeclared::Subject { registry, subject, message }, MessageFormat::Registered(format)) => {
+                Bound::registered(schemas::latest(registry, subject, &format.reads, message.as_deref())?, registry)
+            }
+            (Undeclared::Sample(sample), _) => self.sampled(*sample)?,
+            (Undeclared::Known(_) | Undeclared::Subject { .. }, _) => {
+                return Err(Error::internal("a subject belongs to a format of a registry"));
+            }
+        };
+        tracing::info!(schema = bound.pinned, "inferred a schema");
+        Ok(self.inferred.get_or_init(|| bound).clone())
+    }
+
+    /// By the newest messages.
+    fn sampled(&self, sample: usize) -> Result<Bound> {
         let topics = self.exploring(|explorer| explorer.topics(&self.config.topics))?;
         let schema = self.exploring(|explorer| sample::infer(&self.config, explorer, &topics, sample)).context(|| {
             let names: Vec<String> = topics.keys().map(|name| format!("`{name}`")).collect();
             format!("inferring a schema from {}", names.join(", "))
         })?;
         let pinned = pin::text(&schema);
-        tracing::info!(schema = pinned, "inferred a schema");
-        Ok(self.inferred.get_or_init(|| Bound { schema, pinned: Some(pinned) }).clone())
+        Ok(Bound { schema, format: self.config.format.clone(), pinned: Some(pinned) })
     }
 
     /// What is there beside what was known, and whether it still is the same.
@@ -164,7 +196,7 @@ pub(super) fn replaced(topic: &str, before: &str, now: &str) -> Error {
 impl InlineSource for KafkaSource {
     fn plan(&self, request: &SourceRequest) -> Result<SourcePlan> {
         let bound = self.bound(request)?;
-        let decoding = Decoding::new(&self.config, request, bound.schema)?;
+        let decoding = Decoding::new(&self.config, request, bound.format, bound.schema)?;
         Ok(SourcePlan::new(decoding.schema()).with_bounded(self.config.ends).with_pinned(bound.pinned))
     }
 
@@ -215,7 +247,7 @@ impl InlineSource for KafkaSource {
 
     fn open(&self, ctx: SourceCtx) -> Result<Box<dyn SourceReader>> {
         let bound = self.bound(&ctx.request)?;
-        let decoding = Decoding::new(&self.config, &ctx.request, bound.schema)?;
+        let decoding = Decoding::new(&self.config, &ctx.request, bound.format, bound.schema)?;
         let mut config = Arc::clone(&self.config);
         if let Some(group) = config.group_of(&ctx.run.pipeline) {
             Arc::make_mut(&mut config).group = group;

@@ -2,16 +2,19 @@
 
 use super::client::Cluster;
 use super::place::Partition;
+use super::source_registered::registered;
 use crate::decode::avro::{AvroFormat, AvroFraming};
 use crate::decode::csv::CsvFormat;
 use crate::decode::protobuf::ProtobufFraming;
 use crate::decode::{MessageFormat, Meta, Tombstones, moment_millis};
 use crate::registry::ConnectorCtx;
+use crate::schemas::{Half, Registry, RegistryConfig};
 use crate::shape;
 use arrow::datatypes::SchemaRef;
 use regex::Regex;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 use tidegate_api::config::{Options, Problem};
 
@@ -47,6 +50,8 @@ pub(super) enum Undeclared {
     Known(SchemaRef),
     /// It is inferred from so many messages.
     Sample(usize),
+    /// It is the newest of a subject.
+    Subject { registry: Arc<Registry>, subject: String, message: Option<String> },
 }
 
 /// What a source reads.
@@ -71,7 +76,7 @@ pub(super) struct SourceConfig {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Json,
     Csv,
     Arrow,
@@ -129,7 +134,12 @@ impl SourceConfig {
         }
         let topics = topics(&mut options);
         let schema = shape::schema(&mut options);
-        let (format, undeclared) = format(&mut options, cx, schema.is_some());
+        let registry = RegistryConfig::read(&mut options, &cx.base_dir, Half::Source);
+        let (format, undeclared) = if options.has("registry") {
+            registered(&mut options, cx, registry, topics.as_ref())
+        } else {
+            format(&mut options, cx, schema.is_some())
+        };
         let tombstones =
             options.choice("tombstones", &[("drop", Tombstones::Drop), ("nulls", Tombstones::Nulls)]).unwrap_or(Tombstones::Drop);
         let meta = meta(&mut options, schema.as_ref());
@@ -152,9 +162,6 @@ impl SourceConfig {
         let prefetch = options.size("prefetch").unwrap_or(64 << 20);
         if prefetch < 1 << 20 {
             options.problem("prefetch", "expected at least 1MiB");
-        }
-        if options.value("registry").is_some() {
-            options.problem("registry", "`registry` is not available yet, remove it");
         }
         let problems = options.finish();
         let (Some(topics), Some(format), Some(start), []) = (topics, format, start, problems.as_slice()) else {
@@ -296,7 +303,7 @@ fn format(options: &mut Options<'_>, cx: &ConnectorCtx, is_declared: bool) -> (O
 }
 
 /// The text of the schema that messages are written with, and its columns.
-fn avro(options: &mut Options<'_>, is_avro: bool, cx: &ConnectorCtx) -> Option<(String, SchemaRef)> {
+pub(super) fn avro(options: &mut Options<'_>, is_avro: bool, cx: &ConnectorCtx) -> Option<(String, SchemaRef)> {
     if !is_avro {
         if options.value("avroSchema").is_some() {
             options.problem("avroSchema", "`avroSchema` is for the format `avro`");

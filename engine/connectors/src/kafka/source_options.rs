@@ -2,6 +2,7 @@
 
 use super::client::{BROKERS, PROPERTIES, TOKEN_FILE};
 use crate::registry::OptionDef;
+use crate::schemas::REGISTRY_DOC;
 
 pub(super) const SOURCE_OPTIONS: &[OptionDef] = &[
     BROKERS,
@@ -34,20 +35,30 @@ pub(super) const SOURCE_OPTIONS: &[OptionDef] = &[
     },
     OptionDef { name: "delimiter", kind: "text", default: "`,`", doc: "csv: one character between fields" },
     OptionDef { name: "nullValues", kind: "list of text", default: "[\"\"]", doc: "csv: unquoted fields that are null" },
-    OptionDef { name: "avroSchema", kind: "path", default: "for avro", doc: "avro: a file with the schema that messages are written with" },
+    OptionDef {
+        name: "avroSchema",
+        kind: "path",
+        default: "for avro without `registry`",
+        doc: "avro: a file with the schema that messages are written with; with `registry` the one that they are read as",
+    },
     OptionDef {
         name: "descriptor",
         kind: "path",
-        default: "for protobuf",
+        default: "for protobuf without `registry`",
         doc: "protobuf: the descriptor set that `protoc --include_imports --descriptor_set_out` writes",
     },
-    OptionDef { name: "message", kind: "text", default: "for protobuf", doc: "protobuf: the full name of the message" },
+    OptionDef {
+        name: "message",
+        kind: "text",
+        default: "for protobuf; with `registry` the first of its file",
+        doc: "protobuf: the full name of the message",
+    },
     OptionDef {
         name: "framing",
         kind: "bare | singleObject | registry",
         default: "bare",
         doc: "what stands before a value: nothing, the header of Avro's single-object encoding (avro), or that of a schema registry, whose \
-              id is not looked up (protobuf)",
+              id is looked up in `registry`; without one it is not (protobuf)",
     },
     OptionDef {
         name: "tombstones",
@@ -105,6 +116,7 @@ pub(super) const SOURCE_OPTIONS: &[OptionDef] = &[
         default: "64MiB",
         doc: "how much a task fetches ahead, over all its partitions; fetching pauses there",
     },
+    OptionDef { name: "registry", kind: "URL, or table", default: "none", doc: REGISTRY_DOC },
     TOKEN_FILE,
     PROPERTIES,
 ];

@@ -7,4 +7,7 @@
 
 mod cluster;
 mod live;
+mod registered;
+#[path = "../../src/schemas/fake.rs"]
+mod registry;
 mod staged;

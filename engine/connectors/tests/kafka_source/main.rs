@@ -12,6 +12,9 @@ mod judged;
 mod mock;
 mod mortal;
 mod places;
+mod registered;
+#[path = "../../src/schemas/fake.rs"]
+mod registry;
 mod support;
 mod topics;
 mod wire;

@@ -28,6 +28,8 @@ pub(super) struct Plan {
     pub(super) time_names: [String; 2],
     /// Whether rows without a match are left out.
     pub(super) inner: bool,
+    /// Whether every start reads the table anew, so that what an earlier one left of it is forgotten.
+    pub(super) reloads: bool,
     /// Where the output columns come from.
     pub(super) columns: Vec<(Which, usize)>,
     /// The table's `_op`, if it has one.
@@ -69,6 +71,11 @@ impl StepDef for LookupDef {
         };
         let mut problems = Vec::new();
         self.check_modes(left, right, &mut problems);
+        if cx.reloads && self.times.is_some() {
+            let message = "the table is read as it stands when it is asked, without the versions it had before, and a start reads it anew; leave \
+                           `asOf` and `timeColumn` out, or bring the table in as a stream of its changes";
+            problems.push(at(&["asOf"], message));
+        }
         let schemas = [&left.schema, &right.schema];
         let times = self.times.as_ref().map(|names| {
             let of = |side: usize, key: &str, problems: &mut Vec<Problem>| time_column(schemas[side], &names[side], key, problems);
@@ -93,12 +100,13 @@ impl StepDef for LookupDef {
             from.push((Which::Left, key));
         }
         let plan = Plan {
-            signature: self.signature(schemas, [&left_keys, &right_keys]),
+            signature: self.signature(schemas, [&left_keys, &right_keys], cx.reloads),
             keys: [left_keys, right_keys],
             forms,
             times,
             time_names: self.times.clone().unwrap_or_default(),
             inner: self.inner,
+            reloads: cx.reloads,
             columns: from,
             op: right.schema.index_of(hidden::OP).ok(),
             left: Arc::clone(&left.schema),
@@ -114,7 +122,7 @@ impl StepDef for LookupDef {
             },
             required: self.required(schemas, columns),
             equals: Vec::new(),
-            details: self.details(),
+            details: self.details(cx.reloads),
         })
     }
 }
@@ -211,13 +219,16 @@ impl LookupDef {
         })
     }
 
-    fn signature(&self, schemas: [&SchemaRef; 2], keys: [&[usize]; 2]) -> Signature {
+    fn signature(&self, schemas: [&SchemaRef; 2], keys: [&[usize]; 2], reloads: bool) -> Signature {
         let columns = |side: usize| -> Vec<Value> {
             let visible = hidden::visible_schema(schemas[side]);
             visible.fields().iter().map(|field| json!({ "column": field.name(), "type": types::name(field.data_type()) })).collect()
         };
         let names = |side: usize| -> Vec<&str> { keys[side].iter().map(|index| schemas[side].field(*index).name().as_str()).collect() };
-        Signature::new(INFO.op, VERSION)
+        let signature = Signature::new(INFO.op, VERSION);
+        // Absent where there is nothing to say, as it was before there were such tables.
+        let signature = if reloads { signature.with("reloads", true) } else { signature };
+        signature
             .with("leftKeys", names(0))
             .with("rightKeys", names(1))
             .with("times", self.times.as_ref().map_or(Value::Null, |times| json!(times)))
@@ -227,12 +238,13 @@ impl LookupDef {
             .with("hash", hash::HASH_VERSION)
     }
 
-    fn details(&self) -> String {
+    fn details(&self, reloads: bool) -> String {
         let kind = if self.inner { "inner" } else { "left" };
         let (left, right) = (self.keys.left.join(", "), self.keys.right.join(", "));
         let keys = if left == right { left } else { format!("{left} = {right}") };
         match &self.times {
             Some([time, as_of]) => format!("{kind} on {keys}, the version of {as_of} at {time}"),
+            None if reloads => format!("{kind} on {keys}, the latest; every start reads the table anew"),
             None => format!("{kind} on {keys}, the latest; the table is for ever in the state"),
         }
     }

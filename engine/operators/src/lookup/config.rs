@@ -7,7 +7,7 @@ use tidegate_api::config::{Options, Problem};
 
 pub(crate) const INFO: StepInfo = StepInfo {
     op: "lookupJoin",
-    summary: "Joins each row of the first input with the row that the second, a table, has for its key: the latest, or with `asOf` the one that was valid at the row's time. A later row of the table replaces the earlier one of its key, and the delete of an upsert stream takes it away. Without `asOf` the stream waits until the table has ended or is idle for the first time. A null key matches nothing.",
+    summary: "Joins each row of the first input with the row that the second, a table, has for its key: the latest, or with `asOf` the one that was valid at the row's time. A later row of the table replaces the earlier one of its key, and the delete of an upsert stream takes it away. Without `asOf` the stream waits until the table has ended or is idle for the first time; a `table` of a database, until it has been read. A null key matches nothing.",
     keys: &[
         KeyInfo { name: "joinKey", takes: "column or list of columns", text: "the key, called so in both inputs" },
         KeyInfo { name: "leftKeys", takes: "column or list of columns, instead of `joinKey`", text: "the key in the stream" },
@@ -15,7 +15,7 @@ pub(crate) const INFO: StepInfo = StepInfo {
         KeyInfo {
             name: "asOf",
             takes: "column?",
-            text: "since when a row of the table is valid (its event time); a version is valid until the next one of its key",
+            text: "since when a row of the table is valid (its event time); a version is valid until the next one of its key. Not for a `table` of a database, which is read as it stands",
         },
         KeyInfo { name: "timeColumn", takes: "column, with `asOf`", text: "the event time of the stream's rows" },
         KeyInfo {

@@ -27,4 +27,6 @@ mod table;
 pub(crate) use config::INFO;
 
 #[cfg(test)]
+mod reload_tests;
+#[cfg(test)]
 mod tests;

@@ -98,10 +98,11 @@ impl Operator for LookupJoin {
             }
             return Ok(());
         }
+        let portion = batch.num_rows().max(self.ctx.batch_rows);
         self.waiting.push_back(batch);
         // Two for one, so that what has waited is worked off while new rows come.
         for _ in 0..2 {
-            if let Some(batch) = self.waiting.pop_front_if(|_| self.ready) {
+            if let Some(batch) = self.next_waiting(portion) {
                 out.emit(self.joined(&batch)?);
             }
         }
@@ -142,7 +143,7 @@ impl Operator for LookupJoin {
 
     fn on_time(&mut self, out: &mut Output) -> Result<Flow> {
         if self.plan.times.is_none()
-            && let Some(batch) = self.waiting.pop_front_if(|_| self.ready)
+            && let Some(batch) = self.next_waiting(self.ctx.batch_rows)
         {
             out.emit(self.joined(&batch)?);
             return Ok(Flow::More);
@@ -281,10 +282,20 @@ impl LookupJoin {
         Ok((kept.num_rows() > 0).then_some(kept))
     }
 
+    /// The next of the rows that waited for the table, once it is there. What waited at a snapshot is one batch after a restore, however long.
+    fn next_waiting(&mut self, most: usize) -> Option<RecordBatch> {
+        let batch = self.waiting.pop_front_if(|_| self.ready)?;
+        let portion = most.clamp(1, batch.num_rows().max(1));
+        if portion < batch.num_rows() {
+            self.waiting.push_front(batch.slice(portion, batch.num_rows() - portion));
+        }
+        Some(batch.slice(0, portion.min(batch.num_rows())))
+    }
+
     /// The next rows that can be joined now.
     fn next_due(&mut self, through: i64) -> Result<Option<RecordBatch>> {
         let Some([index, _]) = self.plan.times else {
-            return Ok(self.waiting.pop_front_if(|_| self.ready));
+            return Ok(self.next_waiting(self.ctx.batch_rows));
         };
         // Batches without a due row are passed over once per watermark; `waiting` is put together when it grows long.
         if self.waiting.len() > 64 {

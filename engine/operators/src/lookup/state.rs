@@ -3,6 +3,9 @@
 //! The table is written as it changed: what came since the last snapshot is a new piece, the pieces before are referenced, and a
 //! restore takes all of them in the order of their epochs. When they hold far more rows than the table, it is written anew. Rows
 //! that wait are one piece, and up to when rows have been joined another.
+//!
+//! A table that every start reads anew is written too, since what is put aside for want of memory is written as a snapshot is, but its
+//! pieces say which generation they are of: those of an earlier one are left out at a restore, and the table comes anew.
 
 use super::bind::Plan;
 use super::operator::{LookupJoin, STREAM, TABLE};
@@ -66,6 +69,11 @@ impl Log {
 }
 
 impl LookupJoin {
+    /// How the names of the pieces begin that hold changes of the table as it is now.
+    fn changes_prefix(&self) -> String {
+        if self.plan.reloads { format!("{CHANGES}{}/", self.ctx.run.generation.0) } else { CHANGES.to_string() }
+    }
+
     pub(super) fn pieces(&mut self, epoch: Epoch) -> Result<Vec<StatePiece>> {
         let vnodes = self.ctx.vnodes;
         let mut pieces = Vec::new();
@@ -79,7 +87,7 @@ impl LookupJoin {
         pieces.extend(self.log.saved.iter().cloned().map(StatePiece::Kept));
         if !self.log.fresh.is_empty() {
             let data = encode_changes(&self.plan, &self.log.fresh)?;
-            pieces.push(StatePiece::New { name: format!("{CHANGES}{:020}", epoch.0), vnodes, data });
+            pieces.push(StatePiece::New { name: format!("{}{:020}", self.changes_prefix(), epoch.0), vnodes, data });
             self.log.named.push(Named::Changes);
             self.log.saved_rows += std::mem::take(&mut self.log.fresh_rows);
             self.log.fresh.clear();
@@ -113,6 +121,8 @@ impl LookupJoin {
             self.fired.restore(piece)?;
         }
         pieces.retain(|piece| piece.name != FIRED);
+        let current = self.changes_prefix();
+        pieces.retain(|piece| !piece.name.starts_with(CHANGES) || piece.name.starts_with(&current));
         // A key's changes lie in the pieces of one task at a time, and come in the order in which they were written.
         for piece in &pieces {
             if piece.name == WAITING {

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tidegate_api::{ChangeMode, EventTime, OperatorCtx, Output, RunId, RunIdentity, Watermark, hidden};
 
-const STREAM: usize = 0;
-const TABLE: usize = 1;
+pub(super) const STREAM: usize = 0;
+pub(super) const TABLE: usize = 1;
 
 fn time(name: &str) -> Field {
     Field::new(name, DataType::Timestamp(TimeUnit::Millisecond, None), true)
@@ -31,11 +31,11 @@ fn table_schema(upsert: bool) -> SchemaRef {
 }
 
 /// Time, key, value.
-type Row = (Option<i64>, Option<i64>, i64);
+pub(super) type Row = (Option<i64>, Option<i64>, i64);
 /// Time, key, value; none is a delete.
-type Entry = (i64, Option<i32>, Option<i64>);
+pub(super) type Entry = (i64, Option<i32>, Option<i64>);
 
-fn stream(rows: &[Row]) -> RecordBatch {
+pub(super) fn stream(rows: &[Row]) -> RecordBatch {
     let columns: Vec<ArrayRef> = vec![
         Arc::new(rows.iter().map(|row| row.0).collect::<TimestampMillisecondArray>()),
         Arc::new(rows.iter().map(|row| row.1).collect::<Int64Array>()),
@@ -49,7 +49,7 @@ fn word(value: i64) -> String {
     if value % 2 == 0 { format!("v{value}") } else { format!("a value longer than twelve bytes {value}") }
 }
 
-fn table(entries: &[Entry]) -> RecordBatch {
+pub(super) fn table(entries: &[Entry]) -> RecordBatch {
     let columns: Vec<ArrayRef> = vec![
         Arc::new(entries.iter().map(|entry| Some(entry.0)).collect::<TimestampMillisecondArray>()),
         Arc::new(entries.iter().map(|entry| entry.1).collect::<Int32Array>()),
@@ -59,12 +59,12 @@ fn table(entries: &[Entry]) -> RecordBatch {
     RecordBatch::try_new(table_schema(true), columns).unwrap()
 }
 
-fn inputs() -> [StreamType; 2] {
+pub(super) fn inputs() -> [StreamType; 2] {
     let mode = ChangeMode::Upsert { keys: vec!["k".into()] };
     [StreamType::append(stream_schema()), StreamType { schema: table_schema(true), mode }]
 }
 
-fn step(as_of: bool, inner: bool) -> Value {
+pub(super) fn step(as_of: bool, inner: bool) -> Value {
     let mut step = json!({ "op": "lookupJoin", "joinKey": "k", "kind": if inner { "inner" } else { "left" } });
     if as_of {
         step["asOf"] = json!("since");
@@ -78,7 +78,7 @@ fn job(as_of: bool, inner: bool, tasks: usize, batch_rows: usize) -> Job {
 }
 
 /// A joined row as the tests write it: time, key, value, the version's time and value.
-fn shown(row: &Row, found: Option<&Entry>) -> String {
+pub(super) fn shown(row: &Row, found: Option<&Entry>) -> String {
     let number = |value: Option<i64>| value.map_or("-".to_string(), |value| value.to_string());
     let (since, name) = match found {
         Some((since, _, Some(value))) => (since.to_string(), format!("{:?}", word(*value))),

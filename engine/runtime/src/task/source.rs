@@ -98,7 +98,7 @@ impl SourceTask {
         if let Some(spec) = spec.as_mut().filter(|_| parts.planted.is(Planted::UnreadSplitDoesNotHold)) {
             spec.splits_in_order = true;
         }
-        let time = SourceTime::new(spec).with_suspends(parts.suspends);
+        let time = SourceTime::new(spec).with_suspends(parts.suspends).with_reloads(parts.node.plan.reloads);
         let retries = Retries::new(parts.meters.counters.errors.clone());
         let mut task = SourceTask {
             parts,
@@ -245,6 +245,11 @@ impl SourceTask {
                 self.parts.seat.report(Report::SourceEnded);
             }
             return self.rest(None);
+        }
+        if self.time.has_loaded() && !self.ended {
+            // A table beside streams goes on changing as long as they do.
+            self.ended = true;
+            self.parts.seat.report(Report::SourceEnded);
         }
         let before = self.parts.seat.clock.monotonic();
         if self.is_out_of_patience(before) {

@@ -12,6 +12,8 @@ struct SplitTime {
     /// What it had promised by itself when the watermark was last asked for.
     told: EventTime,
     state: SplitState,
+    /// Whether it has been caught up, or has finished.
+    caught_up: bool,
     /// How long it has been caught up without rows; waits that were the engine's fault are not in it.
     quiet: Duration,
 }
@@ -23,6 +25,9 @@ struct SplitTime {
 /// idle timeout leaves the minimum, and so does a finished one, whose own promise counts up to then. When nothing is left to read
 /// and nothing will be found, the end of time is promised, unless the run suspends there: then a later start may find more, and
 /// nothing is promised beyond what the rows did.
+///
+/// A source that every start reads anew is a table beside streams: it promises nothing until it is there, and then the end of time,
+/// since what it says later is of no time and nobody waits for it.
 #[derive(Debug, Clone)]
 pub struct SourceTime {
     spec: Option<TimeSpec>,
@@ -31,6 +36,8 @@ pub struct SourceTime {
     complete: bool,
     /// The end of the input is a pause: a later start may find more.
     suspends: bool,
+    /// Every start reads it anew.
+    reloads: bool,
     reached: EventTime,
 }
 
@@ -38,7 +45,19 @@ impl SourceTime {
     /// A task without splits, which is idle.
     pub fn new(spec: Option<TimeSpec>) -> Self {
         let idle_timeout = spec.as_ref().map_or(Some(Duration::from_secs(30)), |spec| spec.idle_timeout);
-        SourceTime { spec, idle_timeout, splits: Vec::new(), complete: false, suspends: false, reached: EventTime::MIN }
+        SourceTime { spec, idle_timeout, splits: Vec::new(), complete: false, suspends: false, reloads: false, reached: EventTime::MIN }
+    }
+
+    /// Sets whether every start reads the source anew.
+    #[must_use]
+    pub fn with_reloads(mut self, reloads: bool) -> Self {
+        self.reloads = reloads;
+        self
+    }
+
+    /// Whether the source is a table that is there: every split has been caught up once.
+    pub fn has_loaded(&self) -> bool {
+        self.reloads && self.complete && self.splits.iter().all(|split| split.caught_up)
     }
 
     /// Sets whether the end of the input is a pause, after which more may come.
@@ -50,7 +69,8 @@ impl SourceTime {
 
     /// Adds a split that has handed over rows up to `seen` in earlier starts.
     pub fn add(&mut self, id: SplitId, seen: Option<EventTime>) {
-        self.splits.push(SplitTime { id, seen, promised: None, told: EventTime::MIN, state: SplitState::Pending, quiet: Duration::ZERO });
+        let (told, state, quiet) = (EventTime::MIN, SplitState::Pending, Duration::ZERO);
+        self.splits.push(SplitTime { id, seen, promised: None, told, state, caught_up: false, quiet });
     }
 
     /// Drops finished splits, which have no part in what is promised.
@@ -84,6 +104,7 @@ impl SourceTime {
     pub fn on_state(&mut self, id: &SplitId, state: SplitState) {
         if let Some(split) = self.splits.iter_mut().find(|split| split.id == *id) {
             split.state = state;
+            split.caught_up |= state != SplitState::Pending;
             if state != SplitState::CaughtUp {
                 split.quiet = Duration::ZERO;
             }
@@ -132,6 +153,9 @@ impl SourceTime {
 
     /// What the task may promise now. Never moves back.
     pub fn watermark(&mut self) -> Watermark {
+        if self.reloads {
+            return Watermark::At(if self.has_loaded() { EventTime::MAX } else { EventTime::MIN });
+        }
         for at in 0..self.splits.len() {
             self.splits[at].told = self.splits[at].told.max(self.whole(&self.splits[at]));
         }
@@ -223,6 +247,21 @@ mod tests {
         assert_eq!(time.watermark(), at(10));
         time.on_rows(&id(1), Some(EventTime(2)), None);
         assert_eq!(time.watermark(), at(10), "its return takes nothing back");
+    }
+
+    #[test]
+    fn a_table_that_is_read_anew_promises_nothing_until_it_is_there_and_then_everything() {
+        let mut time = SourceTime::new(None).with_reloads(true);
+        time.add(id(0), None);
+        time.complete();
+        time.on_rows(&id(0), None, None);
+        time.on_quiet(Duration::from_secs(3600));
+        assert_eq!(time.watermark(), Watermark::At(EventTime::MIN), "it is never idle");
+        time.on_state(&id(0), SplitState::CaughtUp);
+        assert!(time.has_loaded());
+        assert_eq!(time.watermark(), Watermark::At(EventTime::MAX));
+        time.on_rows(&id(0), None, None);
+        assert_eq!(time.watermark(), Watermark::At(EventTime::MAX), "a refresh takes nothing back");
     }
 
     #[test]

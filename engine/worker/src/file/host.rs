@@ -209,7 +209,9 @@ impl FileHost {
         let (Ok(chosen), Some(Value::Object(written))) = (Builder::choose(name, dataset), self.file.as_written(name)) else {
             return Vec::new();
         };
-        secrets::literal(&written, tidegate_connectors::secrets(chosen.connector))
+        let mut found = secrets::literal(&written, tidegate_connectors::secrets(chosen.connector));
+        found.extend(secrets::literal_in_url(&written));
+        found
     }
 
     fn bind_halves(&self, name: &str, dataset: &Map<String, Value>) -> Result<Binding, Vec<Problem>> {

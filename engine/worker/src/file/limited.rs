@@ -1,7 +1,7 @@
 //! A source that ends after so many rows, for a look at what a pipeline makes of its inputs.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tidegate_api::{
@@ -14,12 +14,14 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// How often it is looked whether all was read, where splits may still be found.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// See the module's documentation. All tasks share the rows; the outside is told of nothing that was read.
+/// See the module's documentation. A table that is looked up is read whole all the same: half of it would answer otherwise. All tasks share the rows; the outside is told of nothing that was read.
 pub(super) struct Limited {
     source: Arc<dyn InlineSource>,
     budget: Arc<Budget>,
     /// When the source was asked for splits.
     asked: Mutex<Option<Duration>>,
+    /// Whether it is such a table, as its plan said.
+    reloads: AtomicBool,
 }
 
 /// Rows that may still be read. What a poll may take is set aside before it, so that no two take the same.
@@ -33,7 +35,7 @@ struct Budget {
 impl Limited {
     pub(super) fn new(source: Arc<dyn InlineSource>, limit: u64) -> Self {
         let budget = Arc::new(Budget { limit, aside: AtomicU64::new(0), read: AtomicU64::new(0) });
-        Limited { source, budget, asked: Mutex::new(None) }
+        Limited { source, budget, asked: Mutex::new(None), reloads: AtomicBool::new(false) }
     }
 }
 
@@ -71,7 +73,9 @@ fn whole(request: SourceRequest) -> SourceRequest {
 
 impl InlineSource for Limited {
     fn plan(&self, request: &SourceRequest) -> Result<SourcePlan> {
-        Ok(self.source.plan(&whole(request.clone()))?.with_bounded(true))
+        let plan = self.source.plan(&whole(request.clone()))?;
+        self.reloads.store(plan.reloads, Ordering::SeqCst);
+        Ok(plan.with_bounded(true))
     }
 
     fn check(&self) -> Result<()> {
@@ -104,6 +108,9 @@ impl InlineSource for Limited {
 
     fn open(&self, mut ctx: SourceCtx) -> Result<Box<dyn SourceReader>> {
         ctx.request = whole(ctx.request);
+        if self.reloads.load(Ordering::SeqCst) {
+            return self.source.open(ctx);
+        }
         let open = ctx.start.iter().map(|split| split.id.clone()).collect();
         Ok(Box::new(Reader { reader: self.source.open(ctx)?, budget: Arc::clone(&self.budget), open }))
     }

@@ -77,6 +77,7 @@ impl Binder<'_, '_> {
             let cx = BindCtx::new()
                 .with_functions(self.functions.clone())
                 .with_keys(after.keys)
+                .with_reloads(self.typing.reloads(&self.structure.stages[index]))
                 .with_needed(after.columns.clone())
                 .with_applied(applied);
             if let (ChangeMode::Upsert { keys }, true) =

@@ -95,6 +95,7 @@ impl Typing {
                 }
             }
         }
+        typing.check_reloaded(input, structure, problems);
         for &index in &structure.order {
             let stage = &structure.stages[index];
             let feeding = typing.fed_by(stage);
@@ -102,7 +103,8 @@ impl Typing {
             let first = structure.producer.get(stage.def.output.as_str()) == Some(&index);
             typing.check_table(index, stage, problems);
             typing.check_origin(index, stage, structure, problems);
-            let mut pass = Pass { index, stage, functions: &input.functions, problems, heavy: None };
+            let reloads = typing.reloads(stage);
+            let mut pass = Pass { index, stage, functions: &input.functions, problems, heavy: None, reloads };
             let outcome = match typing.inputs(index, stage, structure, pass.problems) {
                 Some(inputs) => pass.type_stage(inputs),
                 None => Err(pass.judge(typing.guessed(stage), 0)),
@@ -138,6 +140,30 @@ impl Typing {
                  stream waits for it; look up the version with `asOf`, or join the streams with `streamJoin`"
             );
             problems.step(index, 0, "op", message);
+        }
+    }
+
+    /// Whether every start reads the last input of a stage anew.
+    pub(super) fn reloads(&self, stage: &Stage<'_>) -> bool {
+        stage.def.inputs.last().and_then(|name| self.sources.get(name)).is_some_and(|plan| plan.reloads)
+    }
+
+    /// Refuses every use of a table that each start reads anew but the one that forgets what the start before had read.
+    fn check_reloaded(&self, input: &PlanInput<'_>, structure: &Structure<'_>, problems: &mut Problems) {
+        for name in self.sources.iter().filter(|(_, plan)| plan.reloads).map(|(name, _)| name) {
+            for (index, at) in structure.readers.get(name.as_str()).into_iter().flatten() {
+                let is_table = structure.stages[*index].steps.first().is_some_and(|step| step.op() == "lookupJoin") && *at == 1;
+                if !is_table {
+                    let message = format!(
+                        "`{name}` is a table that every start reads anew, so it can be nothing but the second input of a `lookupJoin` that begins \
+                         its stage; choose and compute its columns with `query`"
+                    );
+                    problems.stage(*index, &["inputs", &at.to_string()], message);
+                }
+            }
+            if input.datasets.get(name).is_some_and(|dataset| dataset.options.time.is_some()) {
+                problems.dataset(name, &["time"], "a table that is looked up as it stands has no event time; leave `time` out".to_string());
+            }
         }
     }
 
@@ -249,6 +275,8 @@ struct Pass<'p, 'a> {
     problems: &'p mut Problems,
     /// The number of the operator, if there is one so far.
     heavy: Option<usize>,
+    /// Whether every start reads the last input anew.
+    reloads: bool,
 }
 
 impl Pass<'_, '_> {
@@ -262,7 +290,7 @@ impl Pass<'_, '_> {
         let mut current = typed.inputs.clone();
         let guessed = |current: &[StreamType]| current.iter().map(Guess::certain).collect::<Vec<_>>();
         for (at, step) in stage.steps.iter().enumerate() {
-            let bound = match step.bind(&current, &BindCtx::new().with_functions(self.functions.clone())) {
+            let bound = match step.bind(&current, &BindCtx::new().with_functions(self.functions.clone()).with_reloads(self.reloads)) {
                 Ok(bound) => bound,
                 Err(found) => {
                     self.problems.of_step(index, at, found);

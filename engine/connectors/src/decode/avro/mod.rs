@@ -7,6 +7,7 @@
 mod block;
 mod body;
 mod container;
+mod defaults;
 mod plan;
 mod schema;
 
@@ -14,16 +15,19 @@ pub use container::{AvroContainer, infer};
 
 use super::cells::Faults;
 use super::column::{BytesAs, Column, Kind};
+use super::registered::header::{self, Framed};
 use super::rows::{RowsDecoder, one_by_one};
 use super::{Rescue, Wanted};
+use arrow::datatypes::SchemaRef;
 use arrow_avro::schema::{AvroSchema, Fingerprint, FingerprintAlgorithm};
 use body::Cursor;
 use plan::Plan;
 use schema::Schema;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use tidegate_api::{Error, Result};
 
-const KIND: Kind = Kind { format: "Avro", bytes_as: BytesAs::Base64 };
+pub(super) const KIND: Kind = Kind { format: "Avro", bytes_as: BytesAs::Base64 };
 
 /// What stands before a value in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -61,13 +65,72 @@ impl AvroFormat {
 ///
 /// # Errors
 /// `Config` if it is no schema of a record, or has types that no column can hold.
-pub fn schema_of(json: &str) -> Result<arrow::datatypes::SchemaRef> {
+pub fn schema_of(json: &str) -> Result<SchemaRef> {
     Schema::parse(json)?.to_arrow()
 }
 
-struct Writer {
+/// The schema that rows are read as, where schemas evolve: what it says of fields that were not written.
+#[derive(Debug, Clone)]
+pub(crate) struct AvroReader(Arc<Schema>);
+
+impl AvroReader {
+    /// Reads schemas of which each may use the types of those before it; the last is meant.
+    ///
+    /// # Errors
+    /// As [`schema_of`], but for types that no column can hold.
+    pub(crate) fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self> {
+        Ok(AvroReader(Arc::new(Schema::parse_all(texts)?)))
+    }
+
+    /// The columns that hold every field.
+    ///
+    /// # Errors
+    /// `Config` for a type that no column can hold.
+    pub(crate) fn columns(&self) -> Result<SchemaRef> {
+        self.0.to_arrow()
+    }
+}
+
+/// Reads values that were written with one schema.
+pub(super) struct Body {
     schema: Schema,
     plan: Plan,
+    rescues: bool,
+}
+
+impl Body {
+    fn new(schema: Schema, wanted: &Wanted) -> Result<Self> {
+        let plan = Plan::of(&schema, wanted)?;
+        Ok(Body { schema, plan, rescues: wanted.rescue != Rescue::No })
+    }
+
+    /// For a schema that need not be the reader's.
+    ///
+    /// # Errors
+    /// `Config` for a schema that cannot be used, or not be read as these columns.
+    pub(super) fn evolving(texts: &[String], reader: Option<&AvroReader>, wanted: &Wanted) -> Result<Self> {
+        let schema = Schema::parse_all(texts)?;
+        let plan = Plan::evolving(&schema, reader.map(|reader| &reader.0), wanted)?;
+        Ok(Body { schema, plan, rescues: wanted.rescue != Rescue::No })
+    }
+
+    /// Appends a value to every column, or answers what is wrong with these bytes.
+    pub(super) fn read(&self, body: &[u8], columns: &mut [Column], record: usize, faults: &mut Faults) -> Result<(), String> {
+        let whole = |cursor: &Cursor<'_>| if cursor.is_empty() { Ok(()) } else { Err("something follows the value".to_string()) };
+        if self.rescues {
+            // Nothing of a broken message may be kept, so all of it is read before any of it is.
+            let mut cursor = Cursor::new(body);
+            self.plan.skip_record(&self.schema, &mut cursor).map_err(|broken| broken.to_string())?;
+            whole(&cursor)?;
+        }
+        let mut cursor = Cursor::new(body);
+        self.plan.read_record(&self.schema, &mut cursor, columns, record, faults).map_err(|broken| broken.to_string())?;
+        whole(&cursor)
+    }
+}
+
+struct Writer {
+    body: Body,
     fingerprint: [u8; 8],
 }
 
@@ -84,12 +147,12 @@ impl AvroRows {
         let mut writers = BTreeMap::new();
         for (id, json) in &format.schemas {
             let schema = Schema::parse(json)?;
-            let plan = Plan::of(&schema, &wanted)?;
+            let body = Body::new(schema, &wanted)?;
             let fingerprint = match format.framing {
                 AvroFraming::SingleObject => fingerprint(json)?,
                 AvroFraming::Bare | AvroFraming::Registry => [0; 8],
             };
-            writers.insert(*id, Writer { schema, plan, fingerprint });
+            writers.insert(*id, Writer { body, fingerprint });
         }
         if writers.is_empty() {
             return Err(Error::config("an Avro format without a schema"));
@@ -116,13 +179,7 @@ impl AvroRows {
                 Ok((writer, body))
             }
             AvroFraming::Registry => {
-                let Some(([magic, id @ ..], body)) = message.split_first_chunk::<5>() else {
-                    return Err("the message ends within its header".into());
-                };
-                if *magic != 0 {
-                    return Err("the message does not begin with the zero of a schema registry".into());
-                }
-                let id = u32::from_be_bytes(*id);
+                let Framed { id, body } = header::plain(message)?;
                 match self.writers.get(&id) {
                     Some(writer) => Ok((writer, body)),
                     None => Err(format!("the message was written with schema {id}, which is not known")),
@@ -133,16 +190,7 @@ impl AvroRows {
 
     fn read(&self, message: &[u8], columns: &mut [Column], record: usize, faults: &mut Faults) -> Result<(), String> {
         let (writer, body) = self.open(message)?;
-        let whole = |cursor: &Cursor<'_>| if cursor.is_empty() { Ok(()) } else { Err("something follows the value".to_string()) };
-        if self.wanted.rescue != Rescue::No {
-            // Nothing of a broken message may be kept, so all of it is read before any of it is.
-            let mut cursor = Cursor::new(body);
-            writer.plan.skip_record(&writer.schema, &mut cursor).map_err(|broken| broken.to_string())?;
-            whole(&cursor)?;
-        }
-        let mut cursor = Cursor::new(body);
-        writer.plan.read_record(&writer.schema, &mut cursor, columns, record, faults).map_err(|broken| broken.to_string())?;
-        whole(&cursor)
+        writer.body.read(body, columns, record, faults)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use arrow::datatypes::{DataType, Field, Fields, Schema as Columns, SchemaRef, TimeUnit};
 use serde_json::{Map, Value};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tidegate_api::{Error, Result};
@@ -41,20 +42,37 @@ pub(super) enum Type {
     Record(Vec<(String, Id)>),
 }
 
+/// What a schema says of a field beside its type; only that of a reader matters.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Notes {
+    /// Names that the field had.
+    pub(super) aliases: Vec<String>,
+    /// What it is where it was not written.
+    pub(super) default: Option<Value>,
+}
+
 /// A schema.
 #[derive(Debug, Clone)]
 pub(super) struct Schema {
     pub(super) types: Vec<Type>,
     pub(super) root: Id,
+    /// For every record what is said of its fields, in their order.
+    pub(super) notes: BTreeMap<Id, Vec<Notes>>,
 }
 
+#[derive(Default)]
 struct Parser {
     types: Vec<Type>,
     names: BTreeMap<String, Id>,
+    notes: BTreeMap<Id, Vec<Notes>>,
 }
 
 /// How deep types may stand inside each other; JSON itself ends earlier.
 const MAX_DEPTH: usize = 64;
+/// How many records may stand directly inside each other, by name.
+const MAX_CHAIN: usize = 128;
+/// How many fields a record may have, with those of the records that are its fields; and how many types columns may be made of.
+const MAX_WEIGHT: usize = 100_000;
 
 fn wrong(message: impl std::fmt::Display) -> Error {
     Error::config(format!("the Avro schema cannot be used: {message}"))
@@ -63,13 +81,53 @@ fn wrong(message: impl std::fmt::Display) -> Error {
 impl Schema {
     /// Reads a schema, which must be that of a record.
     pub(super) fn parse(json: &str) -> Result<Self> {
-        let value: Value = serde_json::from_str(json).map_err(wrong)?;
-        let mut parser = Parser { types: Vec::new(), names: BTreeMap::new() };
-        let root = parser.read(&value, "", 0)?;
+        Schema::parse_all(&[json])
+    }
+
+    /// Reads several schemas of which each may use the types that those before it define. The last must be that of a record.
+    pub(super) fn parse_all<T: AsRef<str>>(texts: &[T]) -> Result<Self> {
+        let mut parser = Parser::default();
+        let mut root = None;
+        for text in texts {
+            let value: Value = serde_json::from_str(text.as_ref()).map_err(wrong)?;
+            root = Some(parser.read(&value, "", 0)?);
+        }
+        let root = root.ok_or_else(|| wrong("there is none"))?;
         match parser.types[root] {
-            Type::Record(_) => Ok(Schema { types: parser.types, root }),
+            Type::Record(_) => {
+                let schema = Schema { types: parser.types, root, notes: parser.notes };
+                schema.check_weight()?;
+                Ok(schema)
+            }
             _ => Err(wrong("it is not that of a record")),
         }
+    }
+
+    /// Names can stand for records of records of far more fields than a schema has bytes, and a value of them can be of no bytes at all:
+    /// so what comes without a byte of its own is counted.
+    fn check_weight(&self) -> Result<()> {
+        let mut weights = vec![None; self.types.len()];
+        (0..self.types.len()).try_for_each(|id| self.weigh(id, 0, &mut weights).map(drop))
+    }
+
+    fn weigh(&self, id: Id, depth: usize, weights: &mut [Option<usize>]) -> Result<usize> {
+        if let Some(weight) = weights[id] {
+            return Ok(weight);
+        }
+        if depth > MAX_CHAIN {
+            return Err(wrong("its records stand in each other without end"));
+        }
+        let mut weight = 1;
+        if let Type::Record(fields) = &self.types[id] {
+            for (_, field) in fields {
+                weight += self.weigh(*field, depth + 1, weights)?;
+                if weight > MAX_WEIGHT {
+                    return Err(wrong(format!("a record has more than {MAX_WEIGHT} fields with those inside of it")));
+                }
+            }
+        }
+        weights[id] = Some(weight);
+        Ok(weight)
     }
 
     pub(super) fn fields(&self) -> &[(String, Id)] {
@@ -79,15 +137,30 @@ impl Schema {
         }
     }
 
+    /// The one type that a union with null has beside null; any other type is itself.
+    pub(super) fn only(&self, id: Id) -> Id {
+        let Type::Union(branches) = &self.types[id] else { return id };
+        let mut some = branches.iter().filter(|branch| self.types[**branch] != Type::Null);
+        match (some.next(), some.next()) {
+            (Some(only), None) => *only,
+            _ => id,
+        }
+    }
+
     /// The columns that hold every field.
     pub(super) fn to_arrow(&self) -> Result<SchemaRef> {
+        let left = Cell::new(MAX_WEIGHT);
         let field = |(name, id): &(String, Id)| {
-            Ok(Field::new(name, self.data_type(*id, 0).map_err(|error| error.context(format!("field `{name}`")))?, true))
+            Ok(Field::new(name, self.data_type(*id, 0, &left).map_err(|error| error.context(format!("field `{name}`")))?, true))
         };
         Ok(Arc::new(Columns::new(self.fields().iter().map(field).collect::<Result<Vec<_>>>()?)))
     }
 
-    fn data_type(&self, id: Id, depth: usize) -> Result<DataType> {
+    fn data_type(&self, id: Id, depth: usize, left: &Cell<usize>) -> Result<DataType> {
+        if left.get() == 0 {
+            return Err(wrong(format!("its columns would have more than {MAX_WEIGHT} types, declare a `schema`")));
+        }
+        left.set(left.get() - 1);
         if depth > MAX_DEPTH {
             return Err(wrong("a record that holds itself is no column, leave it out of a declared `schema`"));
         }
@@ -111,22 +184,22 @@ impl Schema {
             }
             Type::Bytes(_) | Type::Fixed(..) => DataType::Binary,
             Type::String | Type::Enum(_) => DataType::Utf8View,
-            Type::Array(item) => DataType::List(Arc::new(Field::new_list_field(self.data_type(*item, depth + 1)?, true))),
+            Type::Array(item) => DataType::List(Arc::new(Field::new_list_field(self.data_type(*item, depth + 1, left)?, true))),
             Type::Map(value) => {
                 let entry =
-                    vec![Field::new("key", DataType::Utf8View, true), Field::new("value", self.data_type(*value, depth + 1)?, true)];
+                    vec![Field::new("key", DataType::Utf8View, true), Field::new("value", self.data_type(*value, depth + 1, left)?, true)];
                 DataType::List(Arc::new(Field::new_list_field(struct_of(entry), true)))
             }
             Type::Union(branches) => {
                 let mut some = branches.iter().filter(|branch| self.types[**branch] != Type::Null);
                 match (some.next(), some.next()) {
-                    (Some(only), None) => self.data_type(*only, depth + 1)?,
+                    (Some(only), None) => self.data_type(*only, depth + 1, left)?,
                     (None, _) => DataType::Utf8View,
                     _ => return Err(wrong("a union of several types is no column, leave it out of a declared `schema`")),
                 }
             }
             Type::Record(fields) => {
-                let field = |(name, id): &(String, Id)| Ok(Field::new(name, self.data_type(*id, depth + 1)?, true));
+                let field = |(name, id): &(String, Id)| Ok(Field::new(name, self.data_type(*id, depth + 1, left)?, true));
                 struct_of(fields.iter().map(field).collect::<Result<Vec<_>>>()?)
             }
         })
@@ -202,11 +275,16 @@ impl Parser {
                     _ => {
                         let fields = map.get("fields").and_then(Value::as_array).ok_or_else(|| wrong("a record without fields"))?;
                         let mut read = Vec::with_capacity(fields.len());
+                        let mut notes = Vec::with_capacity(fields.len());
                         for field in fields {
                             let name = field.get("name").and_then(Value::as_str).ok_or_else(|| wrong("a field without a name"))?;
                             let of = field.get("type").ok_or_else(|| wrong(format!("field `{name}` has no type")))?;
                             read.push((name.to_string(), self.read(of, &space, depth + 1)?));
+                            let aliases = field.get("aliases").and_then(Value::as_array);
+                            let aliases = aliases.into_iter().flatten().filter_map(Value::as_str).map(str::to_string).collect();
+                            notes.push(Notes { aliases, default: field.get("default").cloned() });
                         }
+                        self.notes.insert(id, notes);
                         Type::Record(read)
                     }
                 };

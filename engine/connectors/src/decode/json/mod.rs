@@ -29,7 +29,7 @@ use values::Source;
 /// Messages read at a time: few enough that their bytes are still in the cache when their values are.
 const BLOCK: usize = 256;
 
-const KIND: Kind = Kind { format: "JSON", bytes_as: BytesAs::Base64 };
+pub(super) const KIND: Kind = Kind { format: "JSON", bytes_as: BytesAs::Base64 };
 
 /// Reads messages that are one object each.
 pub(super) struct JsonRows {

@@ -11,6 +11,7 @@ mod wire;
 use super::Wanted;
 use super::cells::Faults;
 use super::column::{BytesAs, Column, Kind};
+use super::registered::header;
 use super::rows::{Framed, Rows, RowsDecoder, one_by_one};
 use super::{Decoded, Decoder, MAX_RECORD};
 use arrow::datatypes::SchemaRef;
@@ -21,7 +22,7 @@ use tidegate_api::nearest::hint;
 use tidegate_api::{Error, Result};
 use wire::{Reader, Scratch};
 
-const KIND: Kind = Kind { format: "Protobuf", bytes_as: BytesAs::Base64 };
+pub(super) const KIND: Kind = Kind { format: "Protobuf", bytes_as: BytesAs::Base64 };
 
 /// What stands before a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -75,35 +76,56 @@ impl ProtobufFormat {
     }
 }
 
+/// Reads messages of one descriptor.
+pub(super) struct Body {
+    plan: MessagePlan,
+    scratch: Scratch,
+}
+
+impl Body {
+    fn new(message: &MessageDescriptor, wanted: &Wanted) -> Result<Self> {
+        Ok(Body { plan: MessagePlan::of(message, wanted.decoded())?, scratch: Scratch::default() })
+    }
+
+    /// For a message that may lack fields.
+    ///
+    /// # Errors
+    /// `Config` for a message that cannot be read as these columns.
+    pub(super) fn evolving(message: &MessageDescriptor, wanted: &Wanted) -> Result<Self> {
+        Ok(Body { plan: MessagePlan::evolving(message, wanted.decoded())?, scratch: Scratch::default() })
+    }
+
+    /// Appends a value to every column, or answers what is wrong with these bytes.
+    pub(super) fn read(&mut self, body: &[u8], columns: &mut [Column], record: usize, faults: &mut Faults) -> Result<(), String> {
+        let Self { plan, scratch } = self;
+        scratch.clear();
+        // Nothing is appended before the whole message has been walked over, its wanted parts included.
+        wire::check(plan, body, scratch).map_err(|broken| broken.to_string())?;
+        wire::append(plan, body, columns, record, faults, scratch).map_err(|broken| broken.to_string())
+    }
+}
+
 /// Reads messages.
 pub(super) struct ProtobufRows {
     wanted: Wanted,
     framing: ProtobufFraming,
-    plan: MessagePlan,
-    scratch: Scratch,
+    body: Body,
 }
 
 impl ProtobufRows {
     pub(super) fn new(format: &ProtobufFormat, wanted: Wanted) -> Result<Self> {
         KIND.columns(&wanted, 0)?;
-        let plan = MessagePlan::of(&format.message, wanted.decoded(), "")?;
-        Ok(ProtobufRows { wanted, framing: format.framing, plan, scratch: Scratch::default() })
+        let body = Body::new(&format.message, &wanted)?;
+        Ok(ProtobufRows { wanted, framing: format.framing, body })
     }
 }
 
 impl RowsDecoder for ProtobufRows {
     fn decode(&mut self, rows: &[&[u8]], columns: &mut [Column], faults: &mut Faults) -> Result<()> {
-        let Self { wanted, framing, plan, scratch } = self;
-        one_by_one(rows, wanted, columns, faults, |message, columns, record, faults| {
-            let mut reader = Reader::new(message);
-            if *framing == ProtobufFraming::Registry {
-                reader.registry_header().map_err(|broken| broken.to_string())?;
-            }
-            let body = reader.rest();
-            scratch.clear();
-            // Nothing is appended before the whole message has been walked over, its wanted parts included.
-            wire::check(plan, body, scratch).map_err(|broken| broken.to_string())?;
-            wire::append(plan, body, columns, record, faults, scratch).map_err(|broken| broken.to_string())
+        let Self { wanted, framing, body } = self;
+        one_by_one(rows, wanted, columns, faults, |message, columns, record, faults| match framing {
+            ProtobufFraming::Bare => body.read(message, columns, record, faults),
+            ProtobufFraming::Registry => body.read(header::protobuf(message)?.body, columns, record, faults),
         });
         Ok(())
     }

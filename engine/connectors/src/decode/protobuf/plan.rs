@@ -2,6 +2,7 @@
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 use prost_reflect::{Cardinality, FieldDescriptor, Kind, MessageDescriptor};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tidegate_api::nearest::hint;
@@ -114,16 +115,42 @@ pub(crate) struct MessagePlan {
     /// By number.
     pub(crate) fields: Vec<FieldPlan>,
     pub(crate) oneofs: usize,
+    /// Columns that have no field, in a message of a schema that evolves.
+    pub(crate) missing: Vec<usize>,
+}
+
+/// Whether a message may lack fields that columns are named after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lacking {
+    Refused,
+    /// They are null, or empty if they are lists.
+    Allowed,
 }
 
 impl MessagePlan {
     /// # Errors
     /// `Config` for a column that the message lacks, or that cannot hold what it has.
-    pub(crate) fn of(message: &MessageDescriptor, wanted: &[FieldRef], path: &str) -> Result<Self> {
+    pub(crate) fn of(message: &MessageDescriptor, wanted: &[FieldRef]) -> Result<Self> {
+        MessagePlan::at(message, wanted, "", Lacking::Refused)
+    }
+
+    /// The same for a message that may lack some of them.
+    ///
+    /// # Errors
+    /// `Config` for a column that must have a value and has no field, or that cannot hold what its field has.
+    pub(crate) fn evolving(message: &MessageDescriptor, wanted: &[FieldRef]) -> Result<Self> {
+        MessagePlan::at(message, wanted, "", Lacking::Allowed)
+    }
+
+    fn at(message: &MessageDescriptor, wanted: &[FieldRef], path: &str, lacking: Lacking) -> Result<Self> {
         let mut plan = MessagePlan::default();
         let mut oneofs: Vec<String> = Vec::new();
         for (index, field) in wanted.iter().enumerate() {
             let Some(descriptor) = message.get_field_by_name(field.name()) else {
+                if lacking == Lacking::Allowed && (field.is_nullable() || matches!(field.data_type(), DataType::List(_))) {
+                    plan.missing.push(index);
+                    continue;
+                }
                 let known: Vec<String> = message.fields().map(|field| field.name().to_string()).collect();
                 let hint = hint(field.name(), known.iter().map(String::as_str));
                 return Err(Error::config(format!("message `{}` has no field `{path}{}`{hint}", message.full_name(), field.name())));
@@ -133,7 +160,7 @@ impl MessagePlan {
             {
                 oneofs.push(oneof.name().to_string());
             }
-            plan.fields.push(field_plan(&descriptor, index, field, path)?);
+            plan.fields.push(field_plan(&descriptor, index, field, path, lacking)?);
         }
         plan.oneofs = oneofs.len();
         for descriptor in message.fields() {
@@ -158,7 +185,7 @@ impl MessagePlan {
     }
 }
 
-fn field_plan(descriptor: &FieldDescriptor, index: usize, field: &Field, path: &str) -> Result<FieldPlan> {
+fn field_plan(descriptor: &FieldDescriptor, index: usize, field: &Field, path: &str, lacking: Lacking) -> Result<FieldPlan> {
     let path = format!("{path}{}", field.name());
     let repeated = descriptor.cardinality() == Cardinality::Repeated;
     let misfit = |what: &str| {
@@ -174,7 +201,7 @@ fn field_plan(descriptor: &FieldDescriptor, index: usize, field: &Field, path: &
     };
     let item = match descriptor.kind() {
         Kind::Message(message) => match to {
-            DataType::Struct(children) => Item::Message(MessagePlan::of(&message, children, &format!("{path}."))?),
+            DataType::Struct(children) => Item::Message(MessagePlan::at(&message, children, &format!("{path}."), lacking)?),
             DataType::Timestamp(..) if message.full_name() == "google.protobuf.Timestamp" => Item::Instant,
             _ => match wrapped(&message).and_then(|inner| Scalar::of(&inner, to)) {
                 Some(scalar) => Item::Wrapper(scalar),
@@ -211,15 +238,23 @@ fn wrapped(message: &MessageDescriptor) -> Option<Kind> {
 
 /// The columns that hold every field of a message.
 pub(crate) fn schema(message: &MessageDescriptor) -> Result<SchemaRef> {
-    Ok(Arc::new(Schema::new(fields(message, 0)?)))
+    Ok(Arc::new(Schema::new(fields(message, 0, &Cell::new(MAX_FIELDS))?)))
 }
 
-fn fields(message: &MessageDescriptor, depth: usize) -> Result<Fields> {
+/// How many fields columns may be made of: messages inside of messages can be far more than a file has bytes.
+const MAX_FIELDS: usize = 100_000;
+
+fn fields(message: &MessageDescriptor, depth: usize, left: &Cell<usize>) -> Result<Fields> {
     const MAX_DEPTH: usize = 32;
     if depth > MAX_DEPTH {
         return Err(Error::config(format!("message `{}` holds itself, which no column can; declare a `schema`", message.full_name())));
     }
     let of = |field: FieldDescriptor| {
+        if left.get() == 0 {
+            let name = message.full_name();
+            return Err(Error::config(format!("the columns of `{name}` would be of more than {MAX_FIELDS} fields, declare a `schema`")));
+        }
+        left.set(left.get() - 1);
         let one = match field.kind() {
             Kind::Double => DataType::Float64,
             Kind::Float => DataType::Float32,
@@ -233,7 +268,7 @@ fn fields(message: &MessageDescriptor, depth: usize) -> Result<Fields> {
             Kind::Message(inner) if inner.full_name() == "google.protobuf.Timestamp" => {
                 DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
             }
-            Kind::Message(inner) => DataType::Struct(fields(&inner, depth + 1)?),
+            Kind::Message(inner) => DataType::Struct(fields(&inner, depth + 1, left)?),
         };
         let repeated = field.cardinality() == Cardinality::Repeated;
         let data_type = if repeated { DataType::List(Arc::new(Field::new_list_field(one, true))) } else { one };

@@ -94,23 +94,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What stands before a message of a schema registry.
-    pub(super) fn registry_header(&mut self) -> Read<()> {
-        let [magic, ..] = self.fixed::<5>()?;
-        if magic != 0 {
-            return Err(Broken { at: 0, what: "the message does not begin with the zero of a schema registry" });
-        }
-        // Zigzag; a bare zero stands for the first message of the file.
-        let count = self.varint()? / 2;
-        if count > self.rest().len() as u64 {
-            return self.fail("the message ends within its header");
-        }
-        for _ in 0..count {
-            self.varint()?;
-        }
-        Ok(())
-    }
-
     fn skip(&mut self, number: u32, wire: u8, depth: usize) -> Read<()> {
         match wire {
             VARINT => {
@@ -285,6 +268,12 @@ pub(super) fn append(
         let overruled = field.oneof.is_some_and(|oneof| scratch.last[oneofs + oneof] != place as u32);
         let tokens = if overruled { at..at } else { from..at };
         append_field(field, message, tokens, &mut columns[column], record, faults, scratch)?;
+    }
+    for column in &plan.missing {
+        match columns[*column].data {
+            Data::List { .. } => columns[*column].close(),
+            _ => columns[*column].append_missing(record, faults),
+        }
     }
     scratch.tokens.truncate(begun);
     scratch.last.truncate(oneofs);

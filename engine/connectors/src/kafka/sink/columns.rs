@@ -1,9 +1,12 @@
 //! Which columns become what of a record, and what cannot be right; decided before anything is asked of a cluster.
 
 use super::config::{Format, KafkaSinkConfig};
+use crate::base64;
 use crate::encode::{ArrowMessages, AvroHeader, AvroMessages, CsvMessages, JsonMessages, MessageEncoder, ProtobufMessages, RawMessages};
+use crate::schemas::{Schema as Registrable, json_schema_of};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
+use prost_reflect::MessageDescriptor;
 use std::sync::Arc;
 use tidegate_api::nearest::hint;
 use tidegate_api::{ChangeMode, Error, Result, types};
@@ -94,24 +97,60 @@ impl Columns {
         self.key != Key::None || !self.headers.is_empty() || self.topic.is_some() || self.partition.is_some() || self.op.is_some()
     }
 
-    /// What makes values of such rows.
+    /// What makes values of such rows. `id`: that of their schema in a registry, if they are to begin with it.
     ///
     /// # Errors
     /// `Config` for a column that the format cannot hold.
-    pub(super) fn encoder(&self, config: &KafkaSinkConfig, schema: &Schema) -> Result<Box<dyn MessageEncoder>> {
+    pub(super) fn encoder(&self, config: &KafkaSinkConfig, schema: &Schema, id: Option<u32>) -> Result<Box<dyn MessageEncoder>> {
         let schema: SchemaRef = Arc::new(schema.project(&self.value)?);
         Ok(match &config.format {
             Format::Json => {
                 check_json(&schema)?;
-                Box::new(JsonMessages::new(config.text))
+                let messages = JsonMessages::new(config.text);
+                Box::new(match id {
+                    Some(id) => messages.with_id(id),
+                    None => messages,
+                })
             }
             Format::Csv => Box::new(CsvMessages::new(schema, config.text)?),
             Format::Raw => Box::new(RawMessages::new(&schema)?),
             Format::Arrow => Box::new(ArrowMessages),
-            Format::Avro => Box::new(AvroMessages::new(&schema, AvroHeader::Bare)?),
-            Format::Protobuf(format) => Box::new(ProtobufMessages::new(&schema, format, 0)?),
+            Format::Avro => Box::new(AvroMessages::new(&schema, id.map_or(AvroHeader::Bare, AvroHeader::Registry))?),
+            Format::Protobuf(format) => Box::new(ProtobufMessages::new(&schema, format, id.unwrap_or(0))?),
         })
     }
+
+    /// The schema of values of such rows, as it is registered; `None` for a format that registries do not know.
+    ///
+    /// # Errors
+    /// As [`Columns::encoder`]; `Config` for a file of Protobuf that imports others, which would have to be registered before it.
+    pub(super) fn registered_schema(&self, config: &KafkaSinkConfig, schema: &Schema) -> Result<Option<Registrable>> {
+        let schema: SchemaRef = Arc::new(schema.project(&self.value)?);
+        Ok(match &config.format {
+            Format::Json => Some(Registrable { kind: "JSON", text: json_schema_of(&schema, config.text) }),
+            Format::Avro => {
+                let messages = AvroMessages::new(&schema, AvroHeader::Bare)?;
+                Some(Registrable { kind: "AVRO", text: messages.schema_json().to_string() })
+            }
+            Format::Protobuf(format) => Some(Registrable { kind: "PROTOBUF", text: file_of(format.message())? }),
+            Format::Csv | Format::Raw | Format::Arrow => None,
+        })
+    }
+}
+
+/// The file of a message in Base64, which a registry takes like its source text.
+fn file_of(message: &MessageDescriptor) -> Result<String> {
+    let file = message.parent_file();
+    if let Some(import) = file.dependencies().find(|import| !import.name().starts_with("google/protobuf/")) {
+        return Err(Error::config(format!(
+            "`descriptor`: the file of `{}` imports `{}`; a registry wants every import registered before, put all into one file",
+            message.full_name(),
+            import.name()
+        )));
+    }
+    let mut text = Vec::new();
+    base64::encode(&file.encode_to_vec(), &mut text);
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// JSON takes every type that rows can have; one that it cannot hold is found here and not at the first row.
@@ -197,7 +236,7 @@ mod tests {
         ]);
         let mode = keys.map_or(ChangeMode::Append, |keys| ChangeMode::Upsert { keys: keys.iter().map(ToString::to_string).collect() });
         let columns = Columns::of(&config, &schema, &mode).map_err(|error| error.to_string())?;
-        columns.encoder(&config, &schema).map_err(|error| error.to_string())?;
+        columns.encoder(&config, &schema, None).map_err(|error| error.to_string())?;
         Ok(columns)
     }
 

@@ -4,9 +4,11 @@ use super::super::client::{BROKERS, Cluster, PROPERTIES, TOKEN_FILE};
 use crate::decode::protobuf::{ProtobufFormat, ProtobufFraming};
 use crate::encode::TextOptions;
 use crate::registry::OptionDef;
+use crate::schemas::{Half, REGISTRY_DOC, Registry, RegistryConfig};
 use crate::stdout::text_options;
 use serde_json::{Map, Value};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use tidegate_api::config::{Options, Problem};
 
@@ -24,7 +26,7 @@ pub(in super::super) const OPTIONS: &[OptionDef] = &[
         name: "format",
         kind: "json | csv | raw | arrow | avro | protobuf",
         default: "json",
-        doc: "of the value: an object, a record without line end, the one column as it is, one IPC stream per batch, one Avro value without header, one message",
+        doc: "of the value: an object, a record without line end, the one column as it is, one IPC stream per batch, one Avro value, one message; without a header but with `registry`",
     },
     OptionDef {
         name: "keyColumns",
@@ -64,6 +66,7 @@ pub(in super::super) const OPTIONS: &[OptionDef] = &[
         doc: "protobuf: the descriptor set that `protoc --include_imports --descriptor_set_out` writes",
     },
     OptionDef { name: "message", kind: "text", default: "for protobuf", doc: "protobuf: the full name of the message" },
+    OptionDef { name: "registry", kind: "URL, or table", default: "none", doc: REGISTRY_DOC },
     PROPERTIES,
     TOKEN_FILE,
 ];
@@ -98,6 +101,16 @@ pub(super) struct KafkaSinkConfig {
     pub(super) partition_column: Option<String>,
     pub(super) delivery: Delivery,
     pub(super) text: TextOptions,
+    pub(super) registered: Option<Registered>,
+}
+
+/// Where the schema of values is registered.
+#[derive(Debug, Clone)]
+pub(super) struct Registered {
+    pub(super) registry: Arc<Registry>,
+    pub(super) subject: String,
+    /// Whether a schema that is not there is put there.
+    pub(super) registers: bool,
 }
 
 impl KafkaSinkConfig {
@@ -123,7 +136,19 @@ impl KafkaSinkConfig {
             ),
             (true, _, _) | (false, true, Delivery::AtLeastOnce) => {}
         }
-        let format = format(&mut options, base);
+        let is_registered = options.has("registry");
+        let registry = RegistryConfig::read(&mut options, base, Half::Sink);
+        let format = format(&mut options, base, is_registered);
+        if is_registered && matches!(format, Format::Csv | Format::Raw | Format::Arrow) {
+            options.problem("registry", "a registry has schemas of `json`, `avro` and `protobuf`, and of no other format");
+        }
+        let registered = registry.and_then(|RegistryConfig { registry, subject, registers }| {
+            let subject = subject.or_else(|| topic.as_ref().map(|topic| format!("{topic}-value")));
+            if subject.is_none() && topic_column.is_some() {
+                options.problem("registry", "every row has its own topic: say `subject`, under which the schema of all is registered");
+            }
+            Some(Registered { registry, subject: subject?, registers })
+        });
         let key_columns = options.strings("keyColumns").unwrap_or_default();
         let header_columns = options.strings("headerColumns").unwrap_or_default();
         for (key, columns) in [("keyColumns", &key_columns), ("headerColumns", &header_columns)] {
@@ -133,8 +158,18 @@ impl KafkaSinkConfig {
         }
         let partition_column = options.string("partitionColumn");
         let text = text_options(&mut options);
-        let config =
-            KafkaSinkConfig { cluster, topic, topic_column, format, key_columns, header_columns, partition_column, delivery, text };
+        let config = KafkaSinkConfig {
+            cluster,
+            topic,
+            topic_column,
+            format,
+            key_columns,
+            header_columns,
+            partition_column,
+            delivery,
+            text,
+            registered,
+        };
         if delivery == Delivery::ExactlyOnce {
             let (transaction, message) = (config.transaction_timeout(), config.delivery_timeout());
             if message.is_some_and(|message| message > transaction) {
@@ -171,7 +206,7 @@ impl KafkaSinkConfig {
     }
 }
 
-fn format(options: &mut Options<'_>, base: &Path) -> Format {
+fn format(options: &mut Options<'_>, base: &Path, is_registered: bool) -> Format {
     #[derive(Clone, Copy)]
     enum Named {
         Plain(fn() -> Format),
@@ -194,17 +229,17 @@ fn format(options: &mut Options<'_>, base: &Path) -> Format {
             }
             make()
         }
-        Named::Protobuf => protobuf(options, base).map_or(Format::Json, |format| Format::Protobuf(Box::new(format))),
+        Named::Protobuf => protobuf(options, base, is_registered).map_or(Format::Json, |format| Format::Protobuf(Box::new(format))),
     }
 }
 
-fn protobuf(options: &mut Options<'_>, base: &Path) -> Option<ProtobufFormat> {
+fn protobuf(options: &mut Options<'_>, base: &Path, is_registered: bool) -> Option<ProtobufFormat> {
     let (path, message) = (options.require_string("descriptor"), options.require_string("message"));
     let (path, message) = (base.join(path?), message?);
-    let made =
-        std::fs::read(&path).map_err(|error| ("descriptor", format!("`{}` cannot be read: {error}", path.display()))).and_then(|bytes| {
-            ProtobufFormat::new(&bytes, &message, ProtobufFraming::Bare).map_err(|error| ("message", error.message().to_string()))
-        });
+    let framing = if is_registered { ProtobufFraming::Registry } else { ProtobufFraming::Bare };
+    let made = std::fs::read(&path)
+        .map_err(|error| ("descriptor", format!("`{}` cannot be read: {error}", path.display())))
+        .and_then(|bytes| ProtobufFormat::new(&bytes, &message, framing).map_err(|error| ("message", error.message().to_string())));
     match made {
         Ok(format) => Some(format),
         Err((key, why)) => {

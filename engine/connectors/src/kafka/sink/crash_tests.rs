@@ -45,7 +45,7 @@ fn committer(world: &World, generation: u64) -> KafkaCommitter {
 /// A token of many small segments.
 fn prepared_of(world: &World, run: &str, generation: u64, task: usize, epoch: u64, numbers: std::ops::Range<i64>) -> CommitToken {
     let (config, topics) = parts(world);
-    let writer = StagedWriter::open(&config, topics, world.ctx_of(run, generation).with_task(task, 4)).unwrap();
+    let writer = StagedWriter::open(&config, topics, None, world.ctx_of(run, generation).with_task(task, 4)).unwrap();
     let mut writer = writer.with_segments_of(500);
     assert_eq!(writer.write(&rows(numbers), None).unwrap().bad, []);
     token(&mut writer, epoch)
@@ -242,7 +242,7 @@ fn kafka_whatever_dies_before_the_manifest_leaves_nothing() {
     let named = prepared(&world, 1, 0, 1, 0..60);
     drop(prepared(&world, 1, 1, 1, 100..160));
     let (config, topics) = parts(&world);
-    let writer = StagedWriter::open(&config, topics, world.ctx(1).with_task(2, 3)).unwrap();
+    let writer = StagedWriter::open(&config, topics, None, world.ctx(1).with_task(2, 3)).unwrap();
     writer.with_segments_of(500).write(&rows(200..300), None).unwrap();
     let foreign = prepared_of(&world, "run2", 1, 0, 1, 300..360);
     let later = prepared(&world, 3, 0, 2, 60..70);
@@ -468,8 +468,13 @@ fn kafka_mortal_a_sink_without_rows_keeps_its_mark_alive() {
     let clock = Arc::new(ManualClock::at(EventTime(0)));
     let (config, topics) = parts(&world);
     let open = |task| {
-        StagedWriter::open(&config, Arc::clone(&topics), world.ctx(1).with_task(task, 2).with_clock(Arc::clone(&clock) as Arc<dyn Clock>))
-            .unwrap()
+        StagedWriter::open(
+            &config,
+            Arc::clone(&topics),
+            None,
+            world.ctx(1).with_task(task, 2).with_clock(Arc::clone(&clock) as Arc<dyn Clock>),
+        )
+        .unwrap()
     };
     let (mut first, mut second) = (open(0), open(1));
     let mut running = committer(&world, 1);

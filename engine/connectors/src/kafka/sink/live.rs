@@ -32,7 +32,7 @@ pub(super) struct LiveWriter {
 }
 
 impl LiveWriter {
-    pub(super) fn open(config: &KafkaSinkConfig, topics: Arc<Topics>, ctx: SinkCtx) -> Result<Self> {
+    pub(super) fn open(config: &KafkaSinkConfig, topics: Arc<Topics>, id: Option<u32>, ctx: SinkCtx) -> Result<Self> {
         let mut client = topics.producer()?;
         let patience = config.delivery_timeout().unwrap_or(DELIVERY);
         client.set("message.timeout.ms", patience.as_millis().to_string());
@@ -46,7 +46,7 @@ impl LiveWriter {
         let producer = client
             .create_with_context(deliveries.clone())
             .map_err(|error| failed(format!("no producer for `{}` can be made", config.cluster.brokers()), &error))?;
-        let serializer = Serializer::new(config, &ctx.schema, &ctx.mode, topics)?;
+        let serializer = Serializer::new(config, &ctx.schema, &ctx.mode, topics, id)?;
         Ok(LiveWriter { serializer, producer, deliveries, emitted: ctx.emitted, bytes: ctx.meters.bytes, clock: ctx.clock, patience })
     }
 

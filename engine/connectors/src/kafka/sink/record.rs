@@ -54,14 +54,20 @@ pub(super) struct Serializer {
 }
 
 impl Serializer {
-    /// For rows of this schema, with `_op` behind it in an upsert output.
+    /// For rows of this schema, with `_op` behind it in an upsert output. `id`: that of their schema in a registry.
     ///
     /// # Errors
     /// As [`Columns::of`] and [`Columns::encoder`].
-    pub(super) fn new(config: &KafkaSinkConfig, schema: &arrow::datatypes::Schema, mode: &ChangeMode, topics: Arc<Topics>) -> Result<Self> {
+    pub(super) fn new(
+        config: &KafkaSinkConfig,
+        schema: &arrow::datatypes::Schema,
+        mode: &ChangeMode,
+        topics: Arc<Topics>,
+        id: Option<u32>,
+    ) -> Result<Self> {
         let columns = Columns::of(config, schema, mode)?;
         Ok(Serializer {
-            encoder: columns.encoder(config, schema)?,
+            encoder: columns.encoder(config, schema, id)?,
             names: schema.fields().iter().map(|field| field.name().clone()).collect(),
             whole: matches!(config.format, Format::Arrow),
             keys: JsonMessages::new(config.text),

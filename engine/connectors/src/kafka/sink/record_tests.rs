@@ -35,7 +35,7 @@ fn write(mut options: Value, rows: &RecordBatch, keys: Option<&[&str]>) -> (Vec<
     let schema = rows.schema().project(&(0..visible).collect::<Vec<_>>()).unwrap();
     let topics = [("t", OPEN), ("u", OPEN), ("gone", Standing::Closed("does not exist".into()))];
     let topics = Arc::new(Topics::told(config.clone(), &topics));
-    let mut serializer = Serializer::new(&config, &schema, &mode, topics).unwrap();
+    let mut serializer = Serializer::new(&config, &schema, &mode, topics, None).unwrap();
     let mut shown = Vec::new();
     let bad = serializer
         .write(rows, &mut |record| {
@@ -161,7 +161,7 @@ fn a_batch_of_arrow_is_cut_until_the_topic_takes_it() {
     for (largest, refused) in [(size + OVERHEAD + 300, 0), (size, 1000)] {
         let open = Standing::Open(TopicFacts { partitions: 1, largest });
         let topics = Arc::new(Topics::told(config.clone(), &[("t", open)]));
-        let mut serializer = Serializer::new(&config, &one.schema(), &ChangeMode::Append, topics).unwrap();
+        let mut serializer = Serializer::new(&config, &one.schema(), &ChangeMode::Append, topics, None).unwrap();
         let rows = batch(vec![("v", Arc::new(Int64Array::from_iter_values(0..1000)))]);
         let mut values = Vec::new();
         let bad = serializer

@@ -32,13 +32,13 @@ pub(super) struct StagedWriter {
 }
 
 impl StagedWriter {
-    pub(super) fn open(config: &KafkaSinkConfig, topics: Arc<Topics>, ctx: SinkCtx) -> Result<Self> {
+    pub(super) fn open(config: &KafkaSinkConfig, topics: Arc<Topics>, id: Option<u32>, ctx: SinkCtx) -> Result<Self> {
         let names = Names::of(&ctx.run);
         let refresh = topics.retention()?.map_or(REFRESH, |retention| (retention / 3).min(REFRESH));
         // A name is used once, also by a writer that is opened again under the same generation.
         let before = ctx.staging.list(&names.segments_of(ctx.task))?;
         let next = before.iter().filter_map(|key| Names::number_of(key)).max().map_or(0, |last| last + 1);
-        let serializer = Serializer::new(config, &ctx.schema, &ctx.mode, topics)?;
+        let serializer = Serializer::new(config, &ctx.schema, &ctx.mode, topics, id)?;
         let told = ctx.clock.monotonic();
         Ok(StagedWriter {
             serializer,

@@ -33,6 +33,8 @@ struct Probe {
     fickle: bool,
     replayable: bool,
     max_parallelism: Option<usize>,
+    /// Every start reads it anew.
+    reloads: bool,
     asked: Arc<Mutex<Vec<SourceRequest>>>,
 }
 
@@ -47,6 +49,7 @@ impl Probe {
             fickle: false,
             replayable: true,
             max_parallelism: None,
+            reloads: false,
             asked: Arc::default(),
         }
     }
@@ -56,7 +59,7 @@ impl InlineSource for Probe {
     fn plan(&self, request: &SourceRequest) -> Result<SourcePlan> {
         self.asked.lock().unwrap().push(request.clone());
         let source = ScriptedSource::new(Arc::clone(&self.schema), Vec::new()).with_mode(self.mode.clone());
-        let plan = source.plan(request)?.with_replayable(self.replayable);
+        let plan = source.plan(request)?.with_replayable(self.replayable).with_reloads(self.reloads);
         let applies = |at: &usize| self.applies.contains(&request.equals[*at].column);
         let narrowed = request.columns.as_ref().is_some_and(|columns| !columns.iter().any(|column| self.applies.contains(column)));
         let applied = if self.fickle && narrowed { Vec::new() } else { (0..request.equals.len()).filter(applies).collect() };
