@@ -356,7 +356,7 @@ fn a_mistake_in_the_options_is_at_its_key() {
         FilesSourceConfig::parse(&options, Path::new(".")).unwrap_err().into_iter().map(|problem| problem.path.join(".")).collect();
     keys.sort();
     assert_eq!(keys, ["colour", "delimiter", "format", "path", "schema.0.type"]);
-    let options = map(json!({ "path": "s3://bucket/x", "partitionBy": [7], "compression": "snappy", "format": "csv" }));
+    let options = map(json!({ "path": "s4://bucket/x", "partitionBy": [7], "compression": "snappy", "format": "csv" }));
     let mut problems = FilesSinkConfig::parse(&options, Path::new(".")).unwrap_err();
     problems.sort();
     let keys: Vec<String> = problems.iter().map(|problem| problem.path.join(".")).collect();
