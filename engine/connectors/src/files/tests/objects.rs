@@ -99,7 +99,7 @@ fn the_sink_keeps_its_contract(world: fn() -> World) {
     }
 }
 
-/// Objects of many pieces in folders of partitions, and what stands there already.
+/// Objects of many pieces in folders of partitions. P199: what stands there already is not replaced.
 fn large_parts_lie_in_their_partitions(world: &World) {
     let sink = sink(world, "out", json!({ "format": "json", "partitionBy": ["n"] }));
     let text: StringViewArray = (0..2000).map(|_| Some("x".repeat(10_000))).collect();
