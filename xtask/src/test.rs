@@ -26,46 +26,24 @@ pub(crate) fn run_all(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// How many tests of connectors run at once against a server: they wait for it most of the time, so there may be more than cores.
-const AT_ONCE: &str = "--test-threads=8";
-
 /// The tests that need a real server. Answers what could not be tested on this machine, and why: that is no pass.
 fn on_servers(root: &Path) -> Result<Option<String>> {
-    let (mut servers, mut filters, mut untested) = (Vec::new(), Vec::new(), Vec::new());
+    let mut command = cargo(root);
+    command.args(["test", "--workspace", "--tests", "--", "--ignored"]);
+    let (mut servers, mut untested) = (Vec::new(), Vec::new());
     for service in Service::TESTED {
         match Servers::start(service) {
             Ok(server) => {
-                filters.push(format!("{}_", service.name()));
+                command.arg(format!("{}_", service.name())).envs(server.told());
                 servers.push(server);
             }
             Err(error) => untested.push(format!("what needs `{}` was NOT tested, for want of a server: {error:#}", service.name())),
         }
     }
     if !servers.is_empty() {
-        let test = || {
-            let mut command = cargo(root);
-            command.args(["test", "--workspace"]).envs(servers.iter().flat_map(Servers::told));
-            command
-        };
-        run(test().args(["--exclude", "tidegate-tests", "--tests", "--", "--ignored"]).args(&filters).arg(AT_ONCE))?;
-        // Whole pipelines keep the cores busy, and some of these tests have patience with them in seconds. They are named one by one, since
-        // another choice of packages would be another choice of features, and build everything again.
-        let named = end_to_end(root)?;
-        run(test().args(named.iter().flat_map(|name| ["--test", name])).args(["--", "--ignored"]).args(&filters))?;
+        run(&mut command)?;
     }
     Ok((!untested.is_empty()).then(|| untested.join("\n")))
-}
-
-/// The names of the end-to-end tests.
-fn end_to_end(root: &Path) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(root.join("tests/tests"))? {
-        let path = entry?.path();
-        let is_test = path.extension().is_some_and(|extension| extension == "rs") || path.join("main.rs").exists();
-        names.extend(path.file_stem().filter(|_| is_test).and_then(|name| name.to_str()).map(String::from));
-    }
-    names.sort();
-    Ok(names)
 }
 
 /// What the tests of one service need: a server that runs, and one that they kill, if there are tests that do.
